@@ -1,0 +1,1 @@
+"""Hydra configuration groups, installed as ``dspark_factory.conf``."""

@@ -1,0 +1,208 @@
+"""Cross-field rules. Each returns its reasons, so that a user sees all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from dspark_factory.config.model_shape import resolve_model
+from dspark_factory.config.schema import (
+    Config,
+    DeviceKind,
+    GenerateTask,
+    ModelSpec,
+    TrainTargetTask,
+    VerifyLayout,
+)
+from dspark_factory.errors import ConfigError
+from dspark_factory.registry import backend_plugins, buffer_plugins
+from dspark_factory.registry.registry import unknown_name
+
+MIN_DRAFT_TOKENS = 2
+
+REQUIRED_DIMENSIONS = (
+    "vocab_size", "hidden_size", "layer_types", "num_attention_heads", "head_dim", "qk_rope_head_dim",
+    "sliding_window", "csa_ratio", "hca_ratio", "index_n_heads", "index_head_dim", "index_topk",
+    "max_position_embeddings", "rope_theta", "compress_rope_theta",
+)  # fmt: skip
+
+
+def check(config: Config) -> tuple[list[str], list[str]]:
+    """Reasons why the configuration cannot be used, and warnings about what is risky."""
+    reasons = list(_bounds(config))
+    try:
+        model = resolve_model(config.model)
+    except ConfigError as error:
+        return [*reasons, *error.reasons], []
+    reasons += [reason for rule in RULES for reason in rule(config, model)]
+    warnings = list(_drafter_block_size(config, model))
+    if config.speculative.strict:
+        return [*reasons, *(f"{warning} (speculative.strict=true)" for warning in warnings)], []
+    return reasons, warnings
+
+
+def _bounds(node: Any, path: str = "") -> Iterator[str]:
+    """Lower bounds declared in the schema, over the whole tree."""
+    if isinstance(node, dict):
+        for name, item in node.items():
+            yield from _bounds(item, f"{path}{name}.")
+    if not is_dataclass(node):
+        return
+    for item in fields(node):
+        value = getattr(node, item.name)
+        low, above = item.metadata.get("low"), item.metadata.get("above")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if low is not None and value < low:
+                yield f"{path}{item.name}={value} must be at least {low}"
+            if above is not None and value <= above:
+                yield f"{path}{item.name}={value} must be above {above}"
+        yield from _bounds(value, f"{path}{item.name}.")
+
+
+def _model(config: Config, model: ModelSpec) -> Iterator[str]:
+    missing = [name for name in REQUIRED_DIMENSIONS if not getattr(model, name)]
+    if missing:
+        yield f"model has no {', '.join(missing)}; set them, or model.checkpoint=FOLDER to read them"
+        return
+    assert model.head_dim and model.qk_rope_head_dim and model.index_head_dim
+    if model.qk_rope_head_dim % 2:
+        yield f"model.qk_rope_head_dim={model.qk_rope_head_dim} must be even: channels rotate in pairs"
+    for name in ("head_dim", "index_head_dim"):
+        if getattr(model, name) < model.qk_rope_head_dim:
+            yield f"model.{name}={getattr(model, name)} must be at least qk_rope_head_dim={model.qk_rope_head_dim}"
+
+
+def _draft_tokens(config: Config, model: ModelSpec) -> Iterator[str]:
+    spec = config.speculative
+    named = {"speculative.num_draft_tokens": spec.num_draft_tokens}
+    named |= {f"speculative.draft_token_candidates[{i}]": n for i, n in enumerate(spec.draft_token_candidates)}
+    most = model.sliding_window or 128
+    for name, count in named.items():
+        if count is None:
+            continue
+        if count < MIN_DRAFT_TOKENS:
+            yield (
+                f"{name}={count} must be at least {MIN_DRAFT_TOKENS}: it counts the rows that the target verifies, "
+                "anchor and drafts; set it to null to switch speculation off"
+            )
+        if count > most:
+            yield (
+                f"{name}={count} is beyond the supported maximum {most}: the rows of one request must fit in "
+                f"one sliding window (model.sliding_window={most})"
+            )
+    if spec.kind == "off" and (spec.num_draft_tokens is not None or spec.draft_token_candidates):
+        yield (
+            "speculative=off takes no draft tokens, but num_draft_tokens or draft_token_candidates is set; "
+            "choose speculative=ngram or speculative=dspark, or leave them out"
+        )
+
+
+def _block_size(config: Config, model: ModelSpec) -> Iterator[str]:
+    spec = config.speculative
+    if spec.block_size is None or spec.num_draft_tokens is None:
+        return
+    if spec.num_draft_tokens != spec.block_size + 1:
+        yield (
+            f"speculative.block_size={spec.block_size} and speculative.num_draft_tokens={spec.num_draft_tokens} "
+            f"disagree: num_draft_tokens counts the anchor too, so block_size={spec.block_size} goes with "
+            f"num_draft_tokens={spec.block_size + 1}; set one of them only"
+        )
+
+
+def _drafter_block_size(config: Config, model: ModelSpec) -> Iterator[str]:
+    spec = config.speculative
+    if spec.kind != "dspark" or model.dspark is None or spec.num_draft_tokens is None:
+        return
+    used, trained = spec.num_draft_tokens - 1, model.dspark.block_size
+    if used > trained:
+        yield (
+            f"speculative.num_draft_tokens={spec.num_draft_tokens} means a block size of {used}, but the drafter of "
+            f"model {model.name} was trained for {trained} (model.dspark.block_size); expect low acceptance behind "
+            f"position {trained}"
+        )
+
+
+def _ragged(config: Config, model: ModelSpec) -> Iterator[str]:
+    if config.speculative.verify_layout is VerifyLayout.ragged:
+        for share in config.speculative.ragged_shares:
+            if not 0 < share <= 1:
+                yield f"speculative.ragged_shares has {share}; a share lies above 0 and is at most 1"
+
+
+def _capture(config: Config, model: ModelSpec) -> Iterator[str]:
+    pipeline = config.pipeline
+    if not pipeline.capture_requests:
+        yield "pipeline.capture_requests is empty; list at least one batch size, in requests"
+    for requests in pipeline.capture_requests:
+        if requests < 1:
+            yield f"pipeline.capture_requests has {requests}; a batch has at least 1 request"
+        if requests > pipeline.max_requests:
+            yield (
+                f"pipeline.capture_requests has {requests}, above the request pool pipeline.max_requests="
+                f"{pipeline.max_requests}; raise the pool or drop the batch size"
+            )
+
+
+def _capacity(config: Config, model: ModelSpec) -> Iterator[str]:
+    pipeline = config.pipeline
+    for name in ("csa_ratio", "hca_ratio"):
+        ratio = getattr(model, name)
+        if ratio and pipeline.page_tokens >= 1 and pipeline.page_tokens % ratio:
+            yield f"pipeline.page_tokens={pipeline.page_tokens} must be a multiple of model.{name}={ratio}"
+    most = model.max_position_embeddings
+    if most and pipeline.context_length > most:
+        yield (
+            f"pipeline.context_length={pipeline.context_length} is beyond the model's "
+            f"max_position_embeddings={most}"
+        )
+    pool = pipeline.kv_pool_tokens
+    if pool is not None and pool < pipeline.context_length:
+        yield (
+            f"pipeline.kv_pool_tokens={pool} cannot hold one request of "
+            f"pipeline.context_length={pipeline.context_length}"
+        )
+
+
+def _backend(config: Config, model: ModelSpec) -> Iterator[str]:
+    if config.backend.kind not in backend_plugins:
+        yield f"backend.kind: {unknown_name('attention backend', config.backend.kind, backend_plugins)}"
+
+
+def _buffers(config: Config, model: ModelSpec) -> Iterator[str]:
+    for name in config.buffers:
+        if name not in buffer_plugins:
+            yield f"buffers.{name}: {unknown_name('buffer provider', name, buffer_plugins)}"
+
+
+def _workload(config: Config, model: ModelSpec) -> Iterator[str]:
+    workload = config.workload
+    if workload.prompt is not None and workload.file is not None:
+        yield "workload.prompt and workload.file are both set; set one of them"
+    if workload.file is not None and not Path(workload.file).expanduser().is_file():
+        yield f"workload.file={workload.file} does not exist"
+    if isinstance(config.task, GenerateTask) and not (workload.prompts or workload.prompt or workload.file):
+        yield "workload has no prompt; set workload.prompt, workload.prompts or workload.file"
+
+
+def _training(config: Config, model: ModelSpec) -> Iterator[str]:
+    task = config.task
+    if not isinstance(task, TrainTargetTask):
+        return
+    if task.text_folder is not None and not Path(task.text_folder).expanduser().is_dir():
+        yield f"task.text_folder={task.text_folder} is no folder"
+    out = Path(task.checkpoint_out).expanduser()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        yield f"task.checkpoint_out={task.checkpoint_out} exists and is not an empty folder; name a new one"
+
+
+def _device(config: Config, model: ModelSpec) -> Iterator[str]:
+    if config.device.kind is DeviceKind.cuda and config.device.num_threads is not None:
+        yield "device.num_threads concerns device.kind=cpu only"
+
+
+RULES: tuple[Callable[[Config, ModelSpec], Iterator[str]], ...] = (
+    _model, _draft_tokens, _block_size, _ragged, _capture, _capacity, _backend, _buffers, _workload, _training,
+    _device,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Numbers only: dims, gates, buffers, graph keys. Imports no torch."""
