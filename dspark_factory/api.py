@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dspark_factory.attention.rows import StepRows
-    from dspark_factory.plan.dims import Dims
-    from dspark_factory.plan.graph_keys import GraphKey
+    from dspark_factory.planning.dims import Dims
+    from dspark_factory.planning.graph_keys import GraphKey
 
 __all__ = [
     "API_VERSION",
@@ -186,7 +186,7 @@ class StepBatch:
         token_ids: the tokens of each request's rows, ``row_lens[r]`` of them.
         page_updates: ``(slot, page index, page)`` entries that change in the page table.
         temperatures: softmax temperature of each request; 0 is greedy. Empty when sampling is off.
-        uniforms: one number in [0, 1) per row of each request, plus one for the bonus token.
+        uniforms: numbers in [0, 1) of each request: one for the bonus token, then one per draft.
     """
 
     key: GraphKey

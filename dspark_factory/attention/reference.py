@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dspark_factory.api import Buffers, BufferRequest, LayerAttention
-from dspark_factory.plan.dims import Dims
+from dspark_factory.planning.dims import Dims
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, StepBatch, Update, extents
 from dspark_factory.buffers.staging import write_padded
-from dspark_factory.plan.dims import Dims
-from dspark_factory.plan.graph_keys import Mode
+from dspark_factory.planning.dims import Dims
+from dspark_factory.planning.graph_keys import Mode
 
 
 class ExtendChunks:

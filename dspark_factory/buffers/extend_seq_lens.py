@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, StepBatch, Update, extents
 from dspark_factory.buffers.staging import write_padded
-from dspark_factory.plan.dims import Dims
-from dspark_factory.plan.graph_keys import Mode
+from dspark_factory.planning.dims import Dims
+from dspark_factory.planning.graph_keys import Mode
 
 
 class ExtendSeqLens:

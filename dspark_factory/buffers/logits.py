@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, extents
-from dspark_factory.plan.dims import Dims
+from dspark_factory.planning.dims import Dims
 
 
 @dataclass(kw_only=True)

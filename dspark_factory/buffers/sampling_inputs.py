@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, StepBatch, Update, extents
 from dspark_factory.buffers.staging import write_padded
-from dspark_factory.plan.dims import Dims
-from dspark_factory.plan.graph_keys import Mode
+from dspark_factory.planning.dims import Dims
+from dspark_factory.planning.graph_keys import Mode
 
 
 class SamplingInputs:
-    """``temperatures [requests]`` and ``uniforms [requests, width + 1]``, fp32.
+    """``temperatures [requests]`` and ``uniforms [requests, width]``, fp32.
 
-    Random numbers come from the host, one per row and one for the bonus token, so that a replay is reproducible
+    Random numbers come from the host, the first of a request for its bonus token, then one per draft, so that a replay is reproducible
     and a request's numbers do not depend on its neighbours.
     """
 
@@ -33,7 +33,7 @@ class SamplingInputs:
             ),
             BufferRequest(
                 name="uniforms",
-                shape=extents(requests=dims.max_step_requests, numbers=dims.max_width + 1),
+                shape=extents(requests=dims.max_step_requests, numbers=dims.max_width),
                 dtype=DType.FLOAT32,
                 update=Update.HOST_STAGE,
             ),

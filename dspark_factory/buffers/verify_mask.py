@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, Update, extents
-from dspark_factory.plan.dims import Dims
+from dspark_factory.planning.dims import Dims
 
 
 class VerifyMask:

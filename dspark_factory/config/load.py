@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, cast
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from dspark_factory.config import schema
+from dspark_factory.config.composed import Problem, first_line, problems
 from dspark_factory.config.explain import explain
+from dspark_factory.config.model_shape import checkpoint_folder, read_shape
+from dspark_factory.config.paths import anchor_paths, anchored_checkpoint
 from dspark_factory.config.rules import check
 from dspark_factory.errors import ConfigError
 from dspark_factory.registry import backend_plugins, buffer_plugins
@@ -26,7 +25,11 @@ from dspark_factory.registry import backend_plugins, buffer_plugins
 logger = logging.getLogger(__name__)
 
 CONFIG_MODULE = "dspark_factory.conf"
+CONFIG_NAME = "config"
 DEFAULT_NUM_DRAFT_TOKENS = 6
+
+_TO_COME = "(missing)"
+"""Stands in for a missing text while the rules run; what they say about it is dropped."""
 
 
 def register_schemas() -> None:
@@ -50,12 +53,6 @@ def register_schemas() -> None:
     OmegaConf.register_new_resolver("dspark.num_draft_tokens", _num_draft_tokens, replace=True)
 
 
-def _num_draft_tokens(block_size: int | None, trained_block_size: int | None) -> int:
-    """Default verify width: the given block size and the anchor, else the drafter's own, else six."""
-    drafts = block_size if block_size is not None else trained_block_size
-    return DEFAULT_NUM_DRAFT_TOKENS if drafts is None else drafts + 1
-
-
 def load_config(overrides: Sequence[str] = ()) -> schema.Config:
     """Compose the configuration from Hydra overrides, as the command line does.
 
@@ -65,88 +62,116 @@ def load_config(overrides: Sequence[str] = ()) -> schema.Config:
     register_schemas()
     with _hydra():
         try:
-            composed = compose("config", overrides=list(overrides))
-        except (HydraException, OmegaConfBaseException) as error:
-            raise ConfigError(explain_all(list(overrides), error)) from error
-    return to_config(composed)
+            composed = compose(CONFIG_NAME, overrides=list(overrides))
+        except Exception as error:
+            # Hydra and OmegaConf raise ValueError, AssertionError and AttributeError too for bad overrides.
+            raise ConfigError(_refusals(list(overrides), error, sweeping=False)) from error
+        return to_config(composed)
 
 
 def to_config(composed: DictConfig) -> schema.Config:
     """Plain dataclasses from a composed configuration, checked; warnings are logged.
 
+    Args:
+        composed: what Hydra composed, without its own ``hydra`` node.
+
     Raises:
         ConfigError: with every reason.
     """
-    missing = sorted(
-        key for key in OmegaConf.missing_keys(composed) if not key.startswith("hydra")
-    )
-    if missing:
-        raise ConfigError([f"{key} has no value; set {key}=…" for key in missing])
-    try:
-        config = cast(schema.Config, OmegaConf.to_object(composed))
-    except OmegaConfBaseException as error:
-        raise ConfigError([_one_line(error)]) from error
-    reasons, warnings = check(config)
-    if reasons:
-        raise ConfigError(reasons)
-    for warning in warnings:
-        logger.warning(warning)
-    return config
-
-
-def explain_all(overrides: list[str], error: Exception) -> list[str]:
-    """Reasons for a failed composition: each override is tried alone, and the rules run on what composes."""
-    register_schemas()
-    reasons: list[str] = []
-    usable: list[str] = []
-    groups = [item for item in overrides if _is_group(item)]
-    with _hydra():
-        for override in overrides:
-            context = [group for group in groups if group != override]
-            reason = _reason(override, [*context, override]) or None
-            if reason is None:
-                usable.append(override)
-            elif _reason(override, [override]) is not None:
-                reasons.append(reason)
-            else:
-                usable.append(override)
+    found = problems(composed)
+    reasons = [item.reason for item in found]
+    config = _objects(composed, found, reasons)
+    if config is not None:
+        anchor_paths(config)
+        refused, warnings = check(config)
+        reasons += [reason for reason in refused if _TO_COME not in reason]
         if not reasons:
-            return [_one_line(error)]
-        try:
-            reasons += _rule_reasons(compose("config", overrides=usable))
-        except (HydraException, OmegaConfBaseException):
-            logger.debug("the remaining overrides do not compose on their own", exc_info=True)
-    return reasons
+            for warning in warnings:
+                logger.warning(warning)
+            return config
+    raise ConfigError(reasons)
 
 
-def _rule_reasons(composed: DictConfig) -> list[str]:
+def explain_all(
+    overrides: Sequence[str],
+    error: Exception,
+    *,
+    sweeping: bool = False,
+    config_name: str = CONFIG_NAME,
+    config_folder: str | None = None,
+) -> list[str]:
+    """Every reason why these overrides did not compose; never empty.
+
+    Args:
+        overrides: as given on the command line.
+        error: what Hydra raised for them.
+        sweeping: whether they describe a multirun.
+        config_name: primary configuration.
+        config_folder: additional folder of configurations (``--config-dir``).
+    """
+    register_schemas()
+    lines = list(overrides)
+    if config_folder is not None:
+        lines.insert(0, f"hydra.searchpath=[file://{os.path.abspath(config_folder)}]")
+    with _hydra():
+        return _refusals(lines, error, sweeping=sweeping, config_name=config_name)
+
+
+def _refusals(
+    overrides: list[str], error: Exception, *, sweeping: bool, config_name: str = CONFIG_NAME
+) -> list[str]:
+    def composition(lines: list[str]) -> DictConfig:
+        return compose(config_name, overrides=lines)
+
+    logger.debug("the configuration does not compose", exc_info=error)
+    explained = explain(overrides, composition, sweeping=sweeping)
+    reasons = list(explained.reasons)
     try:
-        to_config(composed)
-    except ConfigError as error:
-        return list(error.reasons)
-    return []
+        to_config(composition(list(explained.usable)))
+    except ConfigError as rest:
+        reasons += [reason for reason in rest.reasons if reason not in reasons]
+    except Exception:
+        logger.debug("the remaining overrides do not compose on their own", exc_info=True)
+    return reasons or [first_line(error)]
 
 
-def _reason(override: str, overrides: list[str]) -> str | None:
+def _objects(composed: DictConfig, found: list[Problem], reasons: list[str]) -> schema.Config | None:
+    """The dataclasses, as far as they can be made, so that the rules can add their reasons."""
     try:
-        composed = compose("config", overrides=overrides)
-        OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
-    except (HydraException, OmegaConfBaseException) as error:
-        return explain(override, error)
-    return None
+        for item in found:
+            if item.kind == "missing":
+                OmegaConf.update(composed, item.key, _TO_COME)
+        return cast(schema.Config, OmegaConf.to_object(composed))
+    except Exception as error:
+        # A plugin's dataclass may refuse its values with any exception.
+        logger.debug("no dataclasses can be made of the configuration", exc_info=True)
+        if not reasons:
+            reasons.append(first_line(error))
+        return None
 
 
-def _is_group(override: str) -> bool:
-    return re.match(r"^[+~]*[a-z_/]+=", override) is not None
+def _num_draft_tokens(block_size: int | None, trained_block_size: int | None, *, _root_: Any) -> int:
+    """Default verify width: the given block size and the anchor, else the drafter's own, else six."""
+    drafts = block_size if block_size is not None else trained_block_size
+    if drafts is None:
+        drafts = _checkpoint_block_size(_root_)
+    return DEFAULT_NUM_DRAFT_TOKENS if drafts is None else drafts + 1
 
 
-def _one_line(error: Exception) -> str:
-    text = str(error.__cause__ or error) if isinstance(error, HydraException) else str(error)
-    return re.sub(r"\s*\n\s*", " ", text).strip()
+def _checkpoint_block_size(root: Any) -> int | None:
+    """Trained block size that the model's checkpoint states; a rule reports an unreadable checkpoint."""
+    name = OmegaConf.select(root, "model.checkpoint", throw_on_missing=False)
+    if not isinstance(name, str):
+        return None
+    try:
+        drafter = read_shape(checkpoint_folder(anchored_checkpoint(name)), shown=name).get("dspark")
+    except ConfigError:
+        return None
+    return None if drafter is None else drafter.block_size
 
 
 @contextmanager
-def _hydra() -> Any:
+def _hydra() -> Iterator[None]:
     """Hydra's compose API, re-entrant: an enclosing application's state comes back afterwards."""
     before = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()

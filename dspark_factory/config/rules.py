@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from dspark_factory.config.expected import DRAFT_TOKENS_EXPECTED
 from dspark_factory.config.model_shape import resolve_model
 from dspark_factory.config.schema import (
+    SPECULATIVE,
+    TASKS,
     Config,
     DeviceKind,
     GenerateTask,
@@ -21,6 +24,8 @@ from dspark_factory.registry import backend_plugins, buffer_plugins
 from dspark_factory.registry.registry import unknown_name
 
 MIN_DRAFT_TOKENS = 2
+MAX_DRAFT_TOKENS = 128
+"""DeepSeek-V4's sliding window: in a longer chain the last draft would no longer see its own anchor."""
 
 REQUIRED_DIMENSIONS = (
     "vocab_size", "hidden_size", "layer_types", "num_attention_heads", "head_dim", "qk_rope_head_dim",
@@ -61,36 +66,56 @@ def _bounds(node: Any, path: str = "") -> Iterator[str]:
         yield from _bounds(value, f"{path}{item.name}.")
 
 
+def _kinds(config: Config, model: ModelSpec) -> Iterator[str]:
+    """A kind belongs to the options beside it, so it changes with the file of its group only."""
+    known: dict[str, tuple[str, Mapping[str, type]]] = {
+        "task": ("task", TASKS),
+        "speculative": ("speculation", SPECULATIVE),
+        "backend": ("attention backend", {name: plugin.spec for name, plugin in backend_plugins.items()}),
+    }
+    for group, (what, kinds) in known.items():
+        spec = getattr(config, group)
+        if spec.kind not in kinds:
+            yield f"{group}.kind={spec.kind}: {unknown_name(what, spec.kind, kinds)}"
+        elif type(spec) is not kinds[spec.kind]:
+            yield f"{group}.kind={spec.kind} does not fit {group}'s other options; write {group}={spec.kind}"
+
+
 def _model(config: Config, model: ModelSpec) -> Iterator[str]:
     missing = [name for name in REQUIRED_DIMENSIONS if not getattr(model, name)]
+    if len(missing) == len(REQUIRED_DIMENSIONS):
+        yield "model has no dimensions; set model.checkpoint=FOLDER to read them from its config.json"
+        return
     if missing:
         yield f"model has no {', '.join(missing)}; set them, or model.checkpoint=FOLDER to read them"
         return
-    assert model.head_dim and model.qk_rope_head_dim and model.index_head_dim
-    if model.qk_rope_head_dim % 2:
-        yield f"model.qk_rope_head_dim={model.qk_rope_head_dim} must be even: channels rotate in pairs"
+    rotated = model.qk_rope_head_dim or 0
+    if rotated % 2:
+        yield f"model.qk_rope_head_dim={rotated} must be even: channels rotate in pairs"
     for name in ("head_dim", "index_head_dim"):
-        if getattr(model, name) < model.qk_rope_head_dim:
-            yield f"model.{name}={getattr(model, name)} must be at least qk_rope_head_dim={model.qk_rope_head_dim}"
+        if getattr(model, name) < rotated:
+            yield f"model.{name}={getattr(model, name)} must be at least model.qk_rope_head_dim={rotated}"
 
 
 def _draft_tokens(config: Config, model: ModelSpec) -> Iterator[str]:
     spec = config.speculative
-    named = {"speculative.num_draft_tokens": spec.num_draft_tokens}
-    named |= {f"speculative.draft_token_candidates[{i}]": n for i, n in enumerate(spec.draft_token_candidates)}
-    most = model.sliding_window or 128
-    for name, count in named.items():
+    counts = [("num_draft_tokens", spec.num_draft_tokens, DRAFT_TOKENS_EXPECTED)]
+    for index, count in enumerate(spec.draft_token_candidates):
+        counts.append((f"draft_token_candidates[{index}]", count, "an integer of at least 2"))
+    if spec.block_size is not None and spec.block_size < 1:
+        counts = counts[1:]  # it follows from a block size that is refused already
+    for name, count, wanted in counts:
         if count is None:
             continue
         if count < MIN_DRAFT_TOKENS:
             yield (
-                f"{name}={count} must be at least {MIN_DRAFT_TOKENS}: it counts the rows that the target verifies, "
-                "anchor and drafts; set it to null to switch speculation off"
+                f"speculative.{name}={count}: write {wanted}; it counts the rows that the target verifies "
+                "per request, the anchor and the drafts"
             )
-        if count > most:
+        if count > MAX_DRAFT_TOKENS:
             yield (
-                f"{name}={count} is beyond the supported maximum {most}: the rows of one request must fit in "
-                f"one sliding window (model.sliding_window={most})"
+                f"speculative.{name}={count} is beyond the supported maximum {MAX_DRAFT_TOKENS}: in a longer "
+                "chain the last draft does not see its anchor; write a smaller one"
             )
     if spec.kind == "off" and (spec.num_draft_tokens is not None or spec.draft_token_candidates):
         yield (
@@ -101,13 +126,14 @@ def _draft_tokens(config: Config, model: ModelSpec) -> Iterator[str]:
 
 def _block_size(config: Config, model: ModelSpec) -> Iterator[str]:
     spec = config.speculative
-    if spec.block_size is None or spec.num_draft_tokens is None:
+    if spec.block_size is None or spec.block_size < 1 or spec.num_draft_tokens is None:
         return
-    if spec.num_draft_tokens != spec.block_size + 1:
+    fitting = spec.block_size + 1
+    if spec.num_draft_tokens != fitting:
         yield (
-            f"speculative.block_size={spec.block_size} and speculative.num_draft_tokens={spec.num_draft_tokens} "
-            f"disagree: num_draft_tokens counts the anchor too, so block_size={spec.block_size} goes with "
-            f"num_draft_tokens={spec.block_size + 1}; set one of them only"
+            f"speculative.block_size={spec.block_size} and speculative.num_draft_tokens="
+            f"{spec.num_draft_tokens} disagree: num_draft_tokens counts the anchor too, so block_size="
+            f"{spec.block_size} goes with num_draft_tokens={fitting}; set one of them only"
         )
 
 
@@ -118,9 +144,9 @@ def _drafter_block_size(config: Config, model: ModelSpec) -> Iterator[str]:
     used, trained = spec.num_draft_tokens - 1, model.dspark.block_size
     if used > trained:
         yield (
-            f"speculative.num_draft_tokens={spec.num_draft_tokens} means a block size of {used}, but the drafter of "
-            f"model {model.name} was trained for {trained} (model.dspark.block_size); expect low acceptance behind "
-            f"position {trained}"
+            f"speculative.num_draft_tokens={spec.num_draft_tokens} means a block size of {used}, but the "
+            f"drafter of model {model.name} was trained for {trained} (model.dspark.block_size); "
+            f"expect low acceptance behind position {trained}"
         )
 
 
@@ -135,14 +161,16 @@ def _capture(config: Config, model: ModelSpec) -> Iterator[str]:
     pipeline = config.pipeline
     if not pipeline.capture_requests:
         yield "pipeline.capture_requests is empty; list at least one batch size, in requests"
-    for requests in pipeline.capture_requests:
+    listed = sorted(set(pipeline.capture_requests))
+    for requests in listed:
         if requests < 1:
             yield f"pipeline.capture_requests has {requests}; a batch has at least 1 request"
-        if requests > pipeline.max_requests:
-            yield (
-                f"pipeline.capture_requests has {requests}, above the request pool pipeline.max_requests="
-                f"{pipeline.max_requests}; raise the pool or drop the batch size"
-            )
+    above = [str(requests) for requests in listed if requests > pipeline.max_requests >= 1]
+    if above:
+        yield (
+            f"pipeline.capture_requests has {', '.join(above)}, above the request pool "
+            f"pipeline.max_requests={pipeline.max_requests}; raise the pool or drop the batch size"
+        )
 
 
 def _capacity(config: Config, model: ModelSpec) -> Iterator[str]:
@@ -163,11 +191,6 @@ def _capacity(config: Config, model: ModelSpec) -> Iterator[str]:
             f"pipeline.kv_pool_tokens={pool} cannot hold one request of "
             f"pipeline.context_length={pipeline.context_length}"
         )
-
-
-def _backend(config: Config, model: ModelSpec) -> Iterator[str]:
-    if config.backend.kind not in backend_plugins:
-        yield f"backend.kind: {unknown_name('attention backend', config.backend.kind, backend_plugins)}"
 
 
 def _buffers(config: Config, model: ModelSpec) -> Iterator[str]:
@@ -203,6 +226,6 @@ def _device(config: Config, model: ModelSpec) -> Iterator[str]:
 
 
 RULES: tuple[Callable[[Config, ModelSpec], Iterator[str]], ...] = (
-    _model, _draft_tokens, _block_size, _ragged, _capture, _capacity, _backend, _buffers, _workload, _training,
+    _kinds, _model, _draft_tokens, _block_size, _ragged, _capture, _capacity, _buffers, _workload, _training,
     _device,
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Schema of the configuration: the dataclasses are the documentation of every option.
 
 YAML files hold values only. The classes are not frozen, because Hydra merges into them; what is computed from
-them (:class:`~dspark_factory.plan.dims.Dims`, plans) is.
+them (:class:`~dspark_factory.planning.dims.Dims`, plans) is.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Extent, Gate
-from dspark_factory.plan.dims import Dims, LayerType
+from dspark_factory.planning.dims import Dims, LayerType
 
 
 class CompressorState:

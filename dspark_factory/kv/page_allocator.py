@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dspark_factory.errors import CapacityError
-from dspark_factory.plan.dims import Dims
+from dspark_factory.planning.dims import Dims
 
 
 class PageAllocator:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, StepBatch, Update, extents
 from dspark_factory.errors import BatchError
-from dspark_factory.plan.dims import Dims
+from dspark_factory.planning.dims import Dims
 
 
 class PageTable:

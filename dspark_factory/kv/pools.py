@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dspark_factory.api import Buffers, BufferRequest, BufferSpec, Gate, extents
-from dspark_factory.plan.dims import Dims, LayerType
+from dspark_factory.planning.dims import Dims, LayerType
 
 POOL_NAMES = {LayerType.SLIDING: "kv_sliding", LayerType.CSA: "kv_csa", LayerType.HCA: "kv_hca"}
 

@@ -55,8 +55,8 @@ class Registry(Mapping[str, T], Generic[T]):
 def unknown_name(what: str, name: str, known: Mapping[str, Any] | list[str]) -> str:
     """One line that says ``name`` is unknown, proposes the nearest and lists the rest."""
     nearest = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    proposal = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return f"{what} {name!r} is unknown{proposal} Known: {', '.join(sorted(known)) or 'none'}"
+    proposal = f" did you mean {nearest[0]!r}?" if nearest else ""
+    return f"{what} {name!r} is unknown;{proposal} known: {', '.join(sorted(known)) or 'none'}"
 
 
 def load_object(path: str) -> Any:

@@ -9,10 +9,10 @@ from dspark_factory.api import BufferPlugin, BufferRequest, BufferSpec, DType, E
 from dspark_factory.config.model_shape import resolve_model
 from dspark_factory.config.schema import Config
 from dspark_factory.errors import ConfigError
-from dspark_factory.plan.dims import Dims, LayerType
-from dspark_factory.plan.graph_keys import GraphKey, captured_keys
-from dspark_factory.plan.ordering import in_dependency_order
-from dspark_factory.plan.resolve import resolve_dims, speculation_gate
+from dspark_factory.planning.dims import Dims, LayerType
+from dspark_factory.planning.graph_keys import GraphKey, captured_keys
+from dspark_factory.planning.ordering import in_dependency_order
+from dspark_factory.planning.resolve import resolve_dims, speculation_gate
 from dspark_factory.registry import backend_plugins, buffer_plugins, load_object
 
 ALIGNMENT_NBYTES = 256

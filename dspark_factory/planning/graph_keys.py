@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from dspark_factory.plan.dims import Dims
+from dspark_factory.planning.dims import Dims
 
 
 class Mode(Enum):

@@ -49,6 +49,7 @@ class Dims:
     page_tokens: int
     kv_pages: int
     capture_requests: tuple[int, ...]
+    max_batch_requests: int
     extend_rows: int
     extend_requests: int
     # numerics
@@ -71,11 +72,6 @@ class Dims:
     def max_width(self) -> int:
         """Most rows of one request in a decode or verify step."""
         return max((1, *self.verify_widths))
-
-    @property
-    def max_batch_requests(self) -> int:
-        """Most request slots of any captured decode or verify step."""
-        return max(self.capture_requests)
 
     @property
     def max_batch_rows(self) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dspark_factory.api import DType, Gate
 from dspark_factory.config.model_shape import resolve_model
-from dspark_factory.config.schema import Config, ModelSpec, VerifyLayout
-from dspark_factory.plan.dims import Dims, LayerType
-
-RAGGED_ALL = (1.0,)
+from dspark_factory.config.schema import BucketPolicy, Config, ModelSpec, VerifyLayout
+from dspark_factory.planning.dims import Dims, LayerType
 
 
 def speculation_gate(config: Config, model: ModelSpec) -> Gate:
@@ -55,6 +53,11 @@ def resolve_dims(config: Config) -> Dims:
         page_tokens=pipeline.page_tokens,
         kv_pages=min(-(-pool_tokens // pipeline.page_tokens), full) if compressed else 0,
         capture_requests=tuple(sorted(set(pipeline.capture_requests))),
+        max_batch_requests=(
+            pipeline.max_requests
+            if pipeline.bucket_policy is BucketPolicy.eager
+            else max(pipeline.capture_requests)
+        ),
         extend_rows=pipeline.extend_rows,
         extend_requests=min(pipeline.max_requests, pipeline.extend_rows),
         dtype=DType(device.dtype.value),

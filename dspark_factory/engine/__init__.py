@@ -1,0 +1,1 @@
+"""Decoding: requests join, are extended in chunks, verified step by step, and leave."""

@@ -1,0 +1,153 @@
+"""The only place that wires things together: configuration in, ready assembly out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from dspark_factory.api import ComputesInStep, ObservesOutcome, StagesInputs, StepBatch, StepOutcome
+from dspark_factory.config.schema import Config, DeviceKind
+from dspark_factory.errors import TaskError
+from dspark_factory.kv.page_allocator import PageAllocator
+from dspark_factory.memory.arena import Arena, BufferViews
+from dspark_factory.models import create_model
+from dspark_factory.pipeline.batch import StepResult
+from dspark_factory.pipeline.capture_device import CaptureDevice
+from dspark_factory.pipeline.pipeline import Pipeline
+from dspark_factory.pipeline.recorder import provider_scope
+from dspark_factory.pipeline.stages import Stage, StageClock
+from dspark_factory.pipeline.step import Step
+from dspark_factory.planning.dims import Dims
+from dspark_factory.planning.graph_keys import Mode
+from dspark_factory.planning.plan import Plan, plan
+from dspark_factory.registry import backend_plugins, buffer_plugins, load_object
+
+
+class Assembly:
+    """What :func:`build` returns: everything constructed, nothing captured yet. A context manager.
+
+    Attributes:
+        config: what it was built from.
+        plan: its numbers.
+        arena: its memory.
+        backend: its attention backend.
+        pages: request slots and KV pages.
+        pipeline: its stages.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._clock = StageClock()
+        with self._clock.run(Stage.PLAN):
+            self.plan: Plan = plan(config)
+        with self._clock.run(Stage.CONSTRUCT), torch.inference_mode(False), torch.no_grad():
+            self._construct(_device(config))
+
+    def _construct(self, device: torch.device) -> None:
+        config, dims = self.config, self.plan.dims
+        self.arena = Arena(self.plan, device)
+        self.backend = load_object(backend_plugins[self.plan.backend].backend)()
+        self.backend.bind(self.arena.buffers, dims)
+        bound = self._bind_providers()
+        self._model = create_model(config.model, dims, self.arena.buffers, self.backend, device)
+        self.arena.seal()
+        step = Step(
+            dims,
+            self.arena.buffers,
+            self._model,
+            [(name, item) for name, item in bound.items() if isinstance(item, ComputesInStep)],
+        )
+        self._observers = [(name, item) for name, item in bound.items() if isinstance(item, ObservesOutcome)]
+        self.pages = PageAllocator(dims)
+        self.pipeline = Pipeline(
+            config.pipeline,
+            self.arena,
+            step,
+            self._model,
+            [(name, item) for name, item in bound.items() if isinstance(item, StagesInputs)],
+            clock=self._clock,
+            device=CaptureDevice(device),
+            autotune_context=_autotune_context(self.backend),
+        )
+
+    def _bind_providers(self) -> dict[str, object]:
+        """Every provider that is on, bound to views; a provider that allocates here is named by its error."""
+        bound: dict[str, object] = {}
+        for name in self.plan.providers:
+            provider = load_object(buffer_plugins[name].provider)()
+            with provider_scope(name):
+                bound[name] = provider.bind(self.arena.buffers, self.plan.dims)
+        return bound
+
+    @property
+    def dims(self) -> Dims:
+        """The resolved geometry."""
+        return self.plan.dims
+
+    @property
+    def buffers(self) -> BufferViews:
+        """The arena's views by name."""
+        return self.arena.buffers
+
+    @property
+    def stage_seconds(self) -> dict[str, float]:
+        """Seconds of every stage that ran, in order."""
+        return {stage.value: seconds for stage, seconds in self._clock.seconds.items()}
+
+    def prepare(self) -> None:
+        """Run AUTOTUNE, WARMUP, CHECK, CAPTURE and FREEZE, in that order only."""
+        self.pipeline.prepare()
+
+    def replay(self, batch: StepBatch) -> StepResult:
+        """Run one step and tell the providers that observe what it committed."""
+        result = self.pipeline.replay(batch)
+        if batch.key.mode is Mode.TARGET_VERIFY:
+            outcome = StepOutcome(batch=batch, accept_lens=result.accept_lens)
+            for name, observer in self._observers:
+                with provider_scope(name):
+                    observer.observe(outcome)
+        return result
+
+    def close(self) -> None:
+        """Release graphs and memory; safe to call again."""
+        self.pipeline.close()
+        self.arena.close()
+        del self._model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def build(config: Config) -> Assembly:
+    """Plan and construct; call ``prepare()`` on the result before ``replay``.
+
+    Works in any grad mode: under ``inference_mode`` too, every buffer is a normal tensor.
+
+    Raises:
+        ConfigError: the plan is refused.
+        CheckpointError: the checkpoint cannot be loaded.
+        TaskError: the device does not exist here.
+    """
+    if config.device.num_threads is not None:
+        torch.set_num_threads(config.device.num_threads)
+    return Assembly(config)
+
+
+def _device(config: Config) -> torch.device:
+    if config.device.kind is DeviceKind.cuda and not torch.cuda.is_available():
+        raise TaskError("device.kind=cuda, but torch finds no CUDA device here; set device=cpu")
+    return torch.device(config.device.kind.value)
+
+
+def _autotune_context(backend: object) -> Callable:
+    from contextlib import nullcontext
+
+    return getattr(backend, "autotune_context", nullcontext)

@@ -1,0 +1,1 @@
+"""The arena: the only place that allocates."""

@@ -1,0 +1,234 @@
+"""The pipeline: stages in their fixed order, then replay, then close."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from dspark_factory.api import StagesInputs, StepBatch
+from dspark_factory.config.schema import BucketPolicy, PipelineSpec
+from dspark_factory.errors import AddressChanged, CaptureError, NoBucket
+from dspark_factory.memory.arena import Arena
+from dspark_factory.models.base import StepModel
+from dspark_factory.pipeline.batch import StepResult, padded, split
+from dspark_factory.pipeline.capture_device import CaptureDevice
+from dspark_factory.pipeline.graphs import Graph
+from dspark_factory.pipeline.lint import lint_step, raise_on
+from dspark_factory.pipeline.outputs import read_outputs
+from dspark_factory.pipeline.probes import neutral_batch, probe_batches
+from dspark_factory.pipeline.recorder import provider_scope
+from dspark_factory.pipeline.stages import Stage, StageClock
+from dspark_factory.pipeline.step import Step
+from dspark_factory.planning.graph_keys import GraphKey, Mode, smallest_fitting
+
+logger = logging.getLogger(__name__)
+
+
+class Pipeline:
+    """Warm-up, capture and replay of one step over one arena.
+
+    AUTOTUNE, WARMUP, CHECK and CAPTURE run the very same callable on the very same shapes, with inputs that touch
+    scratch memory only, so a capture never writes live KV.
+
+    Attributes:
+        clock: the stage reached, and the seconds of each.
+        graphs: captured graphs by key.
+        uncaptured_batches: batches that ran eagerly because no bucket fitted.
+    """
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        arena: Arena,
+        step: Step,
+        model: StepModel,
+        stagers: Sequence[tuple[str, StagesInputs]],
+        *,
+        clock: StageClock,
+        device: CaptureDevice,
+        autotune_context: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self._spec, self._arena, self._step, self._model = spec, arena, step, model
+        self._stagers = tuple(stagers)
+        self._device, self._autotune_context = device, autotune_context
+        self.clock = clock
+        self.graphs: dict[GraphKey, Graph] = {}
+        self.uncaptured_batches = 0
+
+    @property
+    def keys(self) -> tuple[GraphKey, ...]:
+        """Graphs to capture, largest first."""
+        return self._arena.plan.graph_keys
+
+    def prepare(self) -> None:
+        """AUTOTUNE, WARMUP, CHECK, CAPTURE, FREEZE."""
+        self.autotune()
+        self.warmup()
+        self.check()
+        self.capture()
+        self.freeze()
+
+    def autotune(self) -> None:
+        """Run every shape to be captured under inference mode, where libraries tune their kernels."""
+        with self.clock.run(Stage.AUTOTUNE), torch.inference_mode(), self._autotune_context():
+            for key in self.keys:
+                self._run_neutral(key)
+
+    def warmup(self) -> None:
+        """Run every shape eagerly, outside inference mode, as capture will."""
+        with self.clock.run(Stage.WARMUP), torch.no_grad(), self._device.warm():
+            for key in self.keys:
+                for _ in range(self._spec.warmup_runs):
+                    self._run_neutral(key)
+
+    def check(self) -> None:
+        """Every buffer is a normal tensor at its sealed address, and the capture lint is clean.
+
+        Raises:
+            CaptureError: with every finding, its provider and its place.
+        """
+        with self.clock.run(Stage.CHECK):
+            self._check_memory()
+            for key in self._smallest_of_each_form():
+                variants = [
+                    lambda batch=batch: self.stage(batch)
+                    for batch in probe_batches(self._arena.plan.dims, key)
+                ]
+                findings = lint_step(
+                    lambda key=key: self._step.run(key),
+                    variants,
+                    known=[self._arena.block, *self._model.tensors()],
+                    watched=dict(self._arena.buffers),
+                )
+                raise_on(findings)
+
+    def capture(self) -> None:
+        """Capture every shape, largest first, into one shared pool.
+
+        Raises:
+            CaptureError: naming provider and place; no half-made graph is left, and a new capture works.
+        """
+        with self.clock.run(Stage.CAPTURE), torch.no_grad():
+            try:
+                for key in self.keys:
+                    self.stage(neutral_batch(self._arena.plan.dims, key))
+                    graph = self._device.create()
+                    graph.capture(lambda key=key: self._step.run(key))
+                    self.graphs[key] = graph
+            except BaseException:
+                self._drop_graphs()
+                raise
+
+    def freeze(self) -> None:
+        """Addresses are those that were sealed; every requested graph exists.
+
+        Raises:
+            AddressChanged: a buffer moved.
+            CaptureError: a graph is missing and ``pipeline.strict=true``.
+        """
+        with self.clock.run(Stage.FREEZE):
+            self._check_memory()
+            missing = [str(key) for key in self.keys if key not in self.graphs]
+            if missing and self._spec.strict:
+                raise CaptureError(
+                    f"{len(missing)} of {len(self.keys)} requested graphs were not captured: {missing}"
+                )
+            for name in missing:
+                logger.warning("graph %s was requested but not captured", name)
+
+    def stage(self, batch: StepBatch) -> None:
+        """Write the batch into the staged buffers and bring them to the device in one copy."""
+        for name, stager in self._stagers:
+            with provider_scope(name):
+                stager.stage(batch)
+        self._arena.copy_staged()
+
+    def replay(self, batch: StepBatch) -> StepResult:
+        """Run a step: on the smallest captured graph that fits, else by ``pipeline.bucket_policy``.
+
+        Extend steps are not captured and run eagerly by design.
+
+        Raises:
+            NoBucket: nothing fits and the policy is ``error``; names the batch and the largest bucket.
+            StageOrderError: the pipeline is not frozen, or closed.
+        """
+        self.clock.require(Stage.FREEZE, "replay")
+        if batch.key.mode is Mode.IDLE:
+            return StepResult(key=batch.key, tokens=[])
+        if batch.key.mode is Mode.EXTEND:
+            return self._run_eager(batch)
+        key = smallest_fitting(tuple(self.graphs), batch.key)
+        if key is None:
+            return self._without_bucket(batch)
+        self.stage(padded(batch, key))
+        self.graphs[key].replay()
+        return read_outputs(self._arena.buffers, padded(batch, key))
+
+    def verify_addresses(self) -> None:
+        """Raise ``AddressChanged`` if a buffer moved since CONSTRUCT; cheap enough to call while debugging."""
+        self._check_memory()
+
+    def close(self) -> None:
+        """Drop all graphs; afterwards nothing can be replayed."""
+        self._drop_graphs()
+        self.clock.close()
+
+    def _without_bucket(self, batch: StepBatch) -> StepResult:
+        largest = max((key.requests for key in self.graphs), default=0)
+        if self._spec.bucket_policy is BucketPolicy.error:
+            raise NoBucket(
+                f"a batch of {len(batch.slots)} requests ({batch.key}) fits no captured graph, the largest holds "
+                f"{largest} requests; add the size to pipeline.capture_requests, or set pipeline.bucket_policy"
+            )
+        self.uncaptured_batches += 1
+        if self.uncaptured_batches == 1:
+            logger.warning(
+                "a batch of %d requests (%s) fits no captured graph, the largest holds %d; "
+                "pipeline.bucket_policy=%s from now on, without further warning",
+                len(batch.slots), batch.key, largest, self._spec.bucket_policy.value,
+            )  # fmt: skip
+        if self._spec.bucket_policy is BucketPolicy.split and len(batch.slots) > largest > 0:
+            results = [self.replay(part) for part in split(batch, largest)]
+            return StepResult(
+                key=batch.key, tokens=[tokens for result in results for tokens in result.tokens]
+            )
+        return self._run_eager(batch)
+
+    def _run_eager(self, batch: StepBatch) -> StepResult:
+        with torch.no_grad():
+            self.stage(batch)
+            self._step.run(batch.key)
+        return read_outputs(self._arena.buffers, batch)
+
+    def _run_neutral(self, key: GraphKey) -> None:
+        self.stage(neutral_batch(self._arena.plan.dims, key))
+        self._step.run(key)
+
+    def _smallest_of_each_form(self) -> Iterator[GraphKey]:
+        """One key of every mode, form and width: what differs among the others is only the batch size."""
+        smallest: dict[tuple[object, ...], GraphKey] = {}
+        for key in self.keys:
+            smallest[(key.mode, key.form, key.width)] = key
+        yield from smallest.values()
+
+    def _check_memory(self) -> None:
+        arena = self._arena
+        moved = [f"{name} (provider {arena.provider_of(name)})" for name in arena.moved()]
+        if moved:
+            raise AddressChanged(
+                f"buffers no longer lie where CONSTRUCT put them: {', '.join(moved)}; a graph would replay the old "
+                "address, so update buffers in place and never rebind them"
+            )
+        inference = [f"{name} (provider {arena.provider_of(name)})" for name in arena.inference_tensors()]
+        if inference:
+            raise CaptureError(
+                f"buffers are inference tensors and cannot be updated in place: {', '.join(inference)}"
+            )
+
+    def _drop_graphs(self) -> None:
+        for graph in self.graphs.values():
+            graph.reset()
+        self.graphs.clear()

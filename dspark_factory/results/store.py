@@ -1,0 +1,62 @@
+"""Records on disk: one JSON document per job, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from dspark_factory.results.record import Record, RecordError
+
+RECORD_NAME = "record.json"
+"""File in a job's output folder."""
+
+
+def record_text(record: Record) -> str:
+    """The record as a JSON document with a final newline."""
+    return json.dumps(record.to_plain(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def write_record(record: Record, folder: Path | str) -> Path:
+    """Write ``record.json`` into ``folder``; readers see the old file or the whole new one, never a part.
+
+    Raises:
+        RecordError: the folder cannot be written to; the message names the path.
+    """
+    path = Path(folder) / RECORD_NAME
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{RECORD_NAME}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(record_text(record))
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise RecordError(f"cannot write the record {path}: {error.strerror or error}") from error
+    return path
+
+
+def read_record(path: Path | str) -> Record:
+    """Read a record file, or the ``record.json`` of a folder.
+
+    Raises:
+        RecordError: it cannot be read, is no record, or is of a newer schema version; the message names the path.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / RECORD_NAME
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"cannot read the record {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise RecordError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise RecordError(f"{path} is no record: it holds a {type(values).__name__}")
+    try:
+        return Record.from_plain(values)
+    except RecordError as error:
+        raise RecordError(f"{path}: {error}") from error

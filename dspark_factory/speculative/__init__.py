@@ -1,0 +1,1 @@
+"""Speculation: drafting, acceptance, accept statistics."""
