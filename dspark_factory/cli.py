@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 BROKEN, REFUSED, INTERRUPTED = 1, 2, 130
 FULL_ERROR = "HYDRA_FULL_ERROR"
+SWEEP_OVERRIDE = re.compile(r"\+?sweep=|hydra\.mode=MULTIRUN")
+"""Overrides that make a multirun without ``-m``."""
 
 
 class JobFailed(DsparkError):
@@ -71,15 +74,16 @@ def run_job(composed: DictConfig) -> None:
     register_schemas()
     job = HydraConfig.get()
     as_json = OmegaConf.select(composed, "output") is OutputFormat.json
+    folder = Path(job.runtime.output_dir)
     record = RecordBuilder(str(job.runtime.choices.get("task")), requested=list(job.overrides.task))
     status = 0
     try:
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
             finished, status = _attempt(composed, record, as_json=as_json)
     except KeyboardInterrupt:
-        write_record(record.finish(Status.FAILED, "interrupted"), job.runtime.output_dir)
+        _keep(record.finish(Status.FAILED, "interrupted"), folder, INTERRUPTED)
         raise
-    status = _keep(finished, Path(job.runtime.output_dir), status)
+    status = _keep(finished, folder, status)
     if as_json:
         _print_document(finished)
     if status:
@@ -134,12 +138,13 @@ def _composition_reasons(error: Exception) -> list[str]:
     from hydra._internal.utils import get_args_parser
 
     arguments = get_args_parser().parse_args()
+    folder = arguments.config_dir
     return explain_all(
         arguments.overrides,
         error,
-        sweeping=arguments.multirun,
+        sweeping=arguments.multirun or any(SWEEP_OVERRIDE.match(line) for line in arguments.overrides),
         config_name=arguments.config_name or "config",
-        config_folder=arguments.config_dir,
+        config_folder=folder if folder is not None and os.path.isdir(folder) else None,
     )
 
 

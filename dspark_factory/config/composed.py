@@ -82,7 +82,7 @@ def unknown_buffer(name: str) -> str:
     return f"buffers.{name}: {unknown_name('buffer provider', name, buffer_plugins)}"
 
 
-def _walk(node: DictConfig | ListConfig, path: str) -> Iterator[Problem]:
+def _walk(node: Any, path: str) -> Iterator[Problem]:
     keys = range(len(node)) if isinstance(node, ListConfig) else list(node.keys())
     kind = OmegaConf.get_type(node)
     for key in keys:

@@ -13,6 +13,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
+from dspark_factory.api import BackendPlugin, BufferPlugin
 from dspark_factory.config import schema
 from dspark_factory.config.composed import Problem, first_line, problems
 from dspark_factory.config.explain import explain
@@ -46,11 +47,19 @@ def register_schemas() -> None:
     for group, nodes in {"task": schema.TASKS, "speculative": schema.SPECULATIVE}.items():
         for name, node in nodes.items():
             store.store(group=f"schema/{group}", name=name, node=node)
-    for name, plugin in backend_plugins.items():
-        store.store(group="schema/backend", name=name, node=plugin.spec)
-    for name, plugin in buffer_plugins.items():
-        store.store(group="schema/buffers", name=name, node=plugin.spec)
+    for group, plugins in {"backend": backend_plugins, "buffers": buffer_plugins}.items():
+        for name, plugin in plugins.items():
+            store.store(group=f"schema/{group}", name=name, node=plugin.spec)
+            if _needs_option(plugin):
+                package = f"buffers.{name}" if group == "buffers" else group
+                store.store(group=group, name=name, node=plugin.spec, package=package)
     OmegaConf.register_new_resolver("dspark.num_draft_tokens", _num_draft_tokens, replace=True)
+
+
+def _needs_option(plugin: BackendPlugin | BufferPlugin) -> bool:
+    """Whether a plugin brings no file of its group, so that its schema is what ``buffers=[…]`` chooses."""
+    code = plugin.provider if isinstance(plugin, BufferPlugin) else plugin.backend
+    return plugin.config_package is None and not code.startswith("dspark_factory.")
 
 
 def load_config(overrides: Sequence[str] = ()) -> schema.Config:

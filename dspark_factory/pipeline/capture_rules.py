@@ -147,7 +147,7 @@ _HOST_READS = tuple(
     getattr(Tensor, name)
     for name in (
         "tolist", "numpy", "item", "__bool__", "__int__", "__float__", "__complex__", "__index__",
-        "__array__", "__contains__", "__dlpack__", "__repr__", "__format__",
+        "__array__", "__contains__", "__repr__", "__format__",
     )
 )  # fmt: skip
 _NUMBER_STORE = frozenset({"aten::lift_fresh", "aten::index_put_"})

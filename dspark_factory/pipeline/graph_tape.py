@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from keyword import iskeyword
 from math import isfinite
 from typing import Any, NamedTuple
@@ -31,8 +31,9 @@ def compile_tape(ops: Sequence[RecordedOp]) -> Callable[[], None]:
     return tape.compile()
 
 
-def _storage_id(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+def _memory(tensors: Iterable[Tensor]) -> set[int]:
+    """Addresses of the memory behind tensors; all of them are alive, so an address stands for one memory."""
+    return {tensor.untyped_storage().data_ptr() for tensor in tensors} - {0}
 
 
 class _Line(NamedTuple):
@@ -48,7 +49,7 @@ class _Tape:
         self._lines: list[_Line] = []
         self._registers: dict[int, str] = {}
         self._register_count = 0
-        self._produced_storages: set[int] = set()
+        self._produced_memory: set[int] = set()
         self._names: dict[int, str] = {}
         self._namespace: dict[str, Any] = {}
 
@@ -60,8 +61,7 @@ class _Tape:
             return True
         if not op.func.is_view or any(id(tensor) in self._registers for tensor in inputs):
             return False
-        storages = set(map(_storage_id, inputs))
-        return all(_storage_id(tensor) in storages for tensor in tensors_in(op.outputs))
+        return _memory(tensors_in(op.outputs)) <= _memory(inputs)
 
     def append(self, op: RecordedOp) -> None:
         """Add the line that runs ``op`` again."""
@@ -69,12 +69,12 @@ class _Tape:
         self._check_constants(op, inputs)
         reads = frozenset(self._registers[id(tensor)] for tensor in inputs if id(tensor) in self._registers)
         call = self._call(op)
-        constant_storages = {_storage_id(t) for t in inputs} - self._produced_storages
+        constant_memory = _memory(inputs) - self._produced_memory
         outputs = [tensor for tensor in tensors_in(op.outputs) if not any(tensor is t for t in inputs)]
         for tensor in outputs:
             self._registers[id(tensor)] = f"r{self._register_count}"
             self._register_count += 1
-        self._produced_storages |= {_storage_id(tensor) for tensor in outputs} - constant_storages
+        self._produced_memory |= _memory(outputs) - constant_memory
         defines = frozenset(self._registers[id(tensor)] for tensor in outputs)
         target = self._pattern(op.outputs, defines) + " = " if defines else ""
         self._lines.append(_Line(target + call, reads, defines))
@@ -93,7 +93,7 @@ class _Tape:
     def _check_constants(self, op: RecordedOp, inputs: Sequence[Tensor]) -> None:
         """A register that went unnoticed would be replayed as a stale constant; never let that happen."""
         for tensor in inputs:
-            if id(tensor) not in self._registers and _storage_id(tensor) in self._produced_storages:
+            if id(tensor) not in self._registers and _memory([tensor]) & self._produced_memory:
                 raise CaptureError(
                     f"cannot capture {describe_op(op.func, op.provider)}: an intermediate result reached it "
                     "through a call that no operator shows; use ordinary tensor operations in between"

@@ -16,19 +16,22 @@ from dspark_factory.results.record import BufferRecord, Record
 
 def print_plan(record: Record, console: Console) -> None:
     """Everything that a plan says: buffers, totals, gates, graphs, the cost of requests and notes."""
-    console.print(buffers_table(record))
-    console.print(totals_table(record))
-    console.print(gates_table(record))
-    console.print(graph_lines(record))
-    console.print()
-    console.print(request_cost_table(record))
+    for part in (
+        buffers_table(record),
+        totals_table(record),
+        gates_table(record),
+        graph_lines(record),
+        request_cost_table(record),
+    ):
+        console.print(part)
+        console.print()
     for note in record.measurements.get("notes", ()):
         console.print(Text(f"note: {note}"))
 
 
 def print_stages(record: Record, console: Console) -> None:
     """The parts of the job and their wall times."""
-    table = _table("Stages", ("stage", "left"), ("seconds", "right"))
+    table = simple_table("Stages", ("stage", "left"), ("seconds", "right"))
     for stage in record.stages:
         table.add_row(stage.name, f"{stage.seconds:.3f}")
     console.print(table)
@@ -36,7 +39,7 @@ def print_stages(record: Record, console: Console) -> None:
 
 def buffers_table(record: Record) -> Table:
     """One row per buffer in layout order."""
-    table = _table(
+    table = simple_table(
         "Buffers",
         ("buffer", "left"),
         ("provider", "left"),
@@ -61,13 +64,17 @@ def buffers_table(record: Record) -> Table:
 
 def shape_text(buffer: BufferRecord) -> str:
     """Shape with what each number counts: ``64 requests × 6 draft tokens``."""
-    named = zip(buffer.shape, buffer.units, strict=True)
-    return " × ".join(f"{size} {unit.replace('_', ' ')}" for size, unit in named)
+    return " × ".join(_counted(size, unit) for size, unit in zip(buffer.shape, buffer.units, strict=True))
+
+
+def _counted(size: int, unit: str) -> str:
+    words = unit.replace("_", " ")
+    return f"{size} {words.removesuffix('s') if size == 1 else words}"
 
 
 def totals_table(record: Record) -> Table:
     """Bytes per provider and per role, and of everything."""
-    table = _table("Totals", ("of", "left"), ("size", "right"), ("bytes", "right"))
+    table = simple_table("Totals", ("of", "left"), ("size", "right"), ("bytes", "right"))
     for name, nbytes in _sums((f"provider {item.provider}", item.nbytes) for item in record.buffers):
         table.add_row(name, readable_nbytes(nbytes), f"{nbytes:,}")
     table.add_section()
@@ -81,7 +88,7 @@ def totals_table(record: Record) -> Table:
 
 def gates_table(record: Record) -> Table:
     """Every feature: on or off, and why."""
-    table = _table("Features", ("feature", "left"), ("", "left"))
+    table = simple_table("Features", ("feature", "left"), ("", "left"))
     table.add_column("reason", overflow="fold", ratio=1)
     for name, gate in record.gates.items():
         state = Text("on", style="green") if gate.enabled else Text("off", style="yellow")
@@ -98,7 +105,7 @@ def request_cost_table(record: Record) -> Table:
     """What a request costs in KV state, and how many fit."""
     cost: dict[str, Any] = record.measurements.get("kv", {})
     context_length = record.effective.get("context_length")
-    table = _table("KV state", ("of", "left"), ("size", "right"), ("bytes", "right"))
+    table = simple_table("KV state", ("of", "left"), ("size", "right"), ("bytes", "right"))
     for label, key in (
         ("a further token", "nbytes_per_token"),
         ("a request, whatever its length", "nbytes_per_request"),
@@ -111,9 +118,17 @@ def request_cost_table(record: Record) -> Table:
     return table
 
 
-def _table(title: str, *columns: tuple[str, Any]) -> Table:
+def simple_table(title: str, *columns: tuple[str, Any]) -> Table:
     """A plain table whose columns keep their words whole; names are never cut."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     for name, justify in columns:
         table.add_column(name, justify=justify, no_wrap=True, overflow="fold")
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from dspark_factory.results.record import Record, RecordError
@@ -25,16 +25,14 @@ def write_record(record: Record, folder: Path | str) -> Path:
         RecordError: the folder cannot be written to; the message names the path.
     """
     path = Path(folder) / RECORD_NAME
-    temporary: str | None = None
+    temporary = path.with_name(f".{RECORD_NAME}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{RECORD_NAME}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(record_text(record))
+        temporary.write_text(record_text(record), encoding="utf-8")
         os.replace(temporary, path)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        with suppress(OSError):  # the first error is the one to tell
+            temporary.unlink(missing_ok=True)
         raise RecordError(f"cannot write the record {path}: {error.strerror or error}") from error
     return path
 
@@ -43,7 +41,7 @@ def read_record(path: Path | str) -> Record:
     """Read a record file, or the ``record.json`` of a folder.
 
     Raises:
-        RecordError: it cannot be read, is no record, or is of a newer schema version; the message names the path.
+        RecordError: it cannot be read, is no record, or has a newer schema version; the path is named.
     """
     path = Path(path)
     if path.is_dir():
