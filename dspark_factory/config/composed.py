@@ -45,7 +45,7 @@ def refuse_target(key: str) -> str:
 
 def problems(composed: DictConfig) -> list[Problem]:
     """Every problem of the whole tree, in the order of its keys."""
-    found = list(_walk(composed, ""))
+    found = [*_targets(composed, ""), *_walk(composed, "")]
     if any(item.kind == "missing" for item in found):
         # Interpolations that read a missing value fail because of it; one line is enough.
         found = [item for item in found if item.kind != "unresolved"]
@@ -82,6 +82,18 @@ def unknown_buffer(name: str) -> str:
     return f"buffers.{name}: {unknown_name('buffer provider', name, buffer_plugins)}"
 
 
+def _targets(node: Any, path: str) -> Iterator[Problem]:
+    """Every ``_target_``, also below keys that are refused for another reason."""
+    if not isinstance(node, DictConfig | ListConfig) or node._is_none() or node._is_missing():
+        return
+    keys: list[Any] = list(range(len(node))) if isinstance(node, ListConfig) else list(node.keys())
+    for key in keys:
+        where = f"{path}.{key}" if path else str(key)
+        if key == TARGET_KEY:
+            yield Problem(key=where, reason=refuse_target(where), kind="unknown")
+        yield from _targets(node._get_node(key, validate_access=False), where)
+
+
 def _walk(node: Any, path: str) -> Iterator[Problem]:
     keys = range(len(node)) if isinstance(node, ListConfig) else list(node.keys())
     kind = OmegaConf.get_type(node)
@@ -98,7 +110,7 @@ def _walk(node: Any, path: str) -> Iterator[Problem]:
 
 def _problem(node: Any, key: Any, kind: type | None, path: str, where: str) -> Problem | None:
     if key == TARGET_KEY:
-        return Problem(key=where, reason=refuse_target(where), kind="unknown")
+        return None
     if kind is not None and is_schema(kind) and key not in schema_fields(kind):
         return Problem(key=where, reason=unknown_option(path, str(key), kind), kind="unknown")
     if OmegaConf.is_missing(node, key):

@@ -28,44 +28,42 @@ MULTIPLE_GROUP = "buffers"
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Reasons, and the overrides that nothing was found against."""
+    """Reasons, and what the overrides that nothing was found against compose to."""
 
     reasons: tuple[str, ...]
-    usable: tuple[str, ...]
+    composed: DictConfig | None
 
 
-def explain(overrides: Sequence[str], compose: Compose, *, sweeping: bool = False) -> Explained:
+def explain(
+    overrides: Sequence[str], compose: Compose, *, sweeping: bool = False, config_name: str | None = None
+) -> Explained:
     """Judge every override.
 
     Args:
         overrides: as given.
-        compose: called a few times with overrides that were not refused; a composition must be initialized.
+        compose: called with choices of groups; Hydra's compose API must be initialized.
         sweeping: whether comma-separated values are several jobs, each judged, instead of a mistake.
+        config_name: primary configuration, where it is not ours.
     """
     reasons: list[str] = []
     parsed = [item for line in overrides for item in _parsed(line, sweeping, reasons)]
-    groups = Groups.seen_with(overrides)
+    groups = Groups.seen_with(overrides, config_name)
     known = set(groups.names())
     chosen: list[Override] = []
     values: list[Override] = []
     for item in parsed:
         if item.key_or_group in known and not isinstance(item.value(), dict):
             reason = _group_reason(item, groups)
-            _keep(item, chosen, reason, reasons)
+            reasons += [reason] if reason else []
+            chosen += [] if reason else [item]
         else:
             (chosen if item.is_hydra_override() else values).append(item)
-    base, usable = _composed(chosen, compose, reasons)
-    if base is not None:
+    composed = _composed(chosen, compose, reasons)
+    if composed is not None:
         for item in values:
-            _keep(item, usable, _value_reason(item, base), reasons)
-    return Explained(tuple(dict.fromkeys(reasons)), tuple(str(item.input_line) for item in usable))
-
-
-def _keep(item: Override, usable: list[Override], reason: str | None, reasons: list[str]) -> None:
-    if reason is None:
-        usable.append(item)
-    else:
-        reasons.append(reason)
+            reason = _value_reason(item, composed)
+            reasons += [reason] if reason else []
+    return Explained(tuple(dict.fromkeys(reasons)), composed)
 
 
 def _parsed(line: str, sweeping: bool, reasons: list[str]) -> Iterator[Override]:
@@ -143,26 +141,24 @@ def _value_reason(item: Override, base: DictConfig) -> str | None:
     return value_reason(item, base)
 
 
-def _composed(
-    chosen: list[Override], compose: Compose, reasons: list[str]
-) -> tuple[DictConfig | None, list[Override]]:
-    """What the chosen groups compose to, without those that Hydra refuses, and the ones that remain."""
+def _composed(chosen: list[Override], compose: Compose, reasons: list[str]) -> DictConfig | None:
+    """What the chosen groups compose to, without those that Hydra refuses; ``None`` when nothing composes."""
     try:
-        return compose([str(item.input_line) for item in chosen]), list(chosen)
+        return compose([str(item.input_line) for item in chosen])
     except Exception:
         logger.debug("the chosen groups do not compose; trying them one after the other", exc_info=True)
-    base: DictConfig | None = None
-    usable: list[Override] = []
+    composed: DictConfig | None = None
+    accepted: list[str] = []
     for item in [None, *chosen]:
-        lines = [str(kept.input_line) for kept in [*usable, *([item] if item else [])]]
+        lines = [*accepted, *([str(item.input_line)] if item else [])]
         try:
-            base = compose(lines)
+            composed = compose(lines)
         except Exception as error:
             logger.debug("%s does not compose", lines, exc_info=True)
             reasons.append(_refused_choice(item, error) if item else first_line(error))
         else:
-            usable += [item] if item else []
-    return base, usable
+            accepted = lines
+    return composed
 
 
 def _refused_choice(item: Override, error: Exception) -> str:

@@ -17,15 +17,15 @@ class Groups:
     """The groups that a user chooses from. Outside a composition there are none.
 
     Attributes:
-        config_name: primary configuration, whose search path counts.
+        config_name: primary configuration that may extend the search path; ours does not.
         overrides: overrides of the search path.
     """
 
-    config_name: str = "config"
+    config_name: str | None = None
     overrides: tuple[str, ...] = ()
 
     @staticmethod
-    def seen_with(overrides: Sequence[str], config_name: str = "config") -> Groups:
+    def seen_with(overrides: Sequence[str], config_name: str | None = None) -> Groups:
         """The groups that a composition with these overrides sees."""
         return Groups(config_name, tuple(line for line in overrides if line.startswith("hydra.searchpath=")))
 

@@ -87,18 +87,12 @@ def to_config(composed: DictConfig) -> schema.Config:
     Raises:
         ConfigError: with every reason.
     """
-    found = problems(composed)
-    reasons = [item.reason for item in found]
-    config = _objects(composed, found, reasons)
-    if config is not None:
-        anchor_paths(config)
-        refused, warnings = check(config)
-        reasons += [reason for reason in refused if _TO_COME not in reason]
-        if not reasons:
-            for warning in warnings:
-                logger.warning(warning)
-            return config
-    raise ConfigError(reasons)
+    config, reasons, warnings = _checked(composed)
+    if config is None or reasons:
+        raise ConfigError(reasons)
+    for warning in warnings:
+        logger.warning(warning)
+    return config
 
 
 def explain_all(
@@ -133,15 +127,24 @@ def _refusals(
         return compose(config_name, overrides=lines)
 
     logger.debug("the configuration does not compose", exc_info=error)
-    explained = explain(overrides, composition, sweeping=sweeping)
+    other_name = None if config_name == CONFIG_NAME else config_name
+    explained = explain(overrides, composition, sweeping=sweeping, config_name=other_name)
     reasons = list(explained.reasons)
-    try:
-        to_config(composition(list(explained.usable)))
-    except ConfigError as rest:
-        reasons += [reason for reason in rest.reasons if reason not in reasons]
-    except Exception:
-        logger.debug("the remaining overrides do not compose on their own", exc_info=True)
+    if explained.composed is not None:
+        reasons += [reason for reason in _checked(explained.composed)[1] if reason not in reasons]
     return reasons or [first_line(error)]
+
+
+def _checked(composed: DictConfig) -> tuple[schema.Config | None, list[str], list[str]]:
+    """The dataclasses, the reasons against them and the warnings about them."""
+    found = problems(composed)
+    reasons = [item.reason for item in found]
+    config = _objects(composed, found, reasons)
+    if config is None:
+        return None, reasons, []
+    anchor_paths(config)
+    refused, warnings = check(config)
+    return config, [*reasons, *(reason for reason in refused if _TO_COME not in reason)], warnings
 
 
 def _objects(composed: DictConfig, found: list[Problem], reasons: list[str]) -> schema.Config | None:

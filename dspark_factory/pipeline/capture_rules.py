@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -150,6 +150,7 @@ _HOST_READS = tuple(
         "__array__", "__contains__", "__repr__", "__format__",
     )
 )  # fmt: skip
+_PLAIN_INDEX = (Tensor, int, slice, type(None), type(...))
 _NUMBER_STORE = frozenset({"aten::lift_fresh", "aten::index_put_"})
 _HOST_CHECK = frozenset({"aten::_local_scalar_dense"})
 _TENSOR_MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
@@ -167,11 +168,10 @@ def function_breach(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> B
     if func is Tensor.cpu:
         return _TO_HOST
     if func in _TENSOR_MAKERS:
-        source = args[-1] if func is Tensor.new_tensor else (args[0] if args else kwargs.get("data"))
-        keeps = func in (torch.as_tensor, torch.asarray) and isinstance(source, Tensor)
+        keeps = func in (torch.as_tensor, torch.asarray) and args and isinstance(args[0], Tensor)
         return None if keeps else _MADE_FROM_HOST
     if func is Tensor.__setitem__ and isinstance(args[2], int | float | complex):
-        return _store_breach(list(_index_tensors(args[1])))
+        return _store_breach(args[1])
     return None
 
 
@@ -188,13 +188,11 @@ def tolerated_operators(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) 
     return frozenset()
 
 
-def _index_tensors(index: Any) -> Iterator[Tensor]:
-    for part in index if isinstance(index, tuple | list) else (index,):
-        if isinstance(part, Tensor) and part.dim() > 0:
-            yield part
-
-
-def _store_breach(indices: list[Tensor]) -> Breach | None:
-    if not indices or (len(indices) == 1 and _is_mask(indices[0])):
+def _store_breach(index: Any) -> Breach | None:
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(isinstance(part, _PLAIN_INDEX) for part in parts):
+        return _MADE_FROM_HOST  # a list or an array becomes an index tensor
+    tensors = [part for part in parts if isinstance(part, Tensor) and part.dim() > 0]
+    if not tensors or (len(tensors) == 1 and _is_mask(tensors[0])):
         return None
-    return _MASK_INDEX if any(map(_is_mask, indices)) else _HOST_SCALAR_STORE
+    return _MASK_INDEX if any(map(_is_mask, tensors)) else _HOST_SCALAR_STORE

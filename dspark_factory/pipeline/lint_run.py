@@ -153,10 +153,10 @@ class WatchedRun(OpRecorder):
         breach = operator_breach(op.func, op.args, op.kwargs)
         if breach is not None and op.func._schema.name not in self.watch.tolerated:
             self._add_breach(str(op.func), breach, where)
-        inputs = list(tensors_in((op.args, op.kwargs)))
+        # What lift_fresh is given was made from host values right here, out of sight.
+        inputs = [] if op.func is _LIFT_FRESH else list(tensors_in((op.args, op.kwargs)))
         outputs = list(tensors_in(op.outputs))
-        if op.func is not _LIFT_FRESH:
-            self._check_memory(op, inputs, where)
+        self._check_memory(op, inputs, where)
         self.fingerprints.append(self._fingerprint(op, inputs, outputs, where))
         self._note_outputs(op, inputs, outputs)
 
@@ -187,16 +187,20 @@ class WatchedRun(OpRecorder):
             func=op.func,
             provider=op.provider,
             where=where,
-            values=tuple(_values_in((op.args, op.kwargs))),
+            values=self._values(op),
             statics=tuple(map(_address, static)),
             views=tuple((t.storage_offset(), tuple(t.shape), t.stride()) for t in static),
             input_shapes=tuple(tuple(t.shape) for t, made in zip(inputs, from_run, strict=True) if made),
             output_shapes=tuple(tuple(t.shape) for t in outputs),
         )
 
+    def _values(self, op: RecordedOp) -> tuple[str, ...]:
+        if op.func is _LIFT_FRESH and self.watch.tolerated:
+            return (repr(op.args[0].item()),)  # the number of ``tensor[index] = number``
+        return tuple(_values_in((op.args, op.kwargs)))
+
     def _note_outputs(self, op: RecordedOp, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-        # The memory that lift_fresh aliases was made from host values right here, out of sight.
-        aliased = set() if op.func is _LIFT_FRESH else set(map(_address, inputs))
+        aliased = set(map(_address, inputs))
         for tensor in outputs:
             address = _address(tensor)
             if address in self._known:

@@ -16,7 +16,7 @@ from dspark_factory.models.base import StepModel
 from dspark_factory.pipeline.batch import StepResult, padded, split
 from dspark_factory.pipeline.capture_device import CaptureDevice
 from dspark_factory.pipeline.graphs import Graph
-from dspark_factory.pipeline.lint import lint_step, raise_on
+from dspark_factory.pipeline.lint import Finding, lint_step, raise_on
 from dspark_factory.pipeline.outputs import read_outputs
 from dspark_factory.pipeline.probes import neutral_batch, probe_batches
 from dspark_factory.pipeline.recorder import provider_scope
@@ -78,11 +78,19 @@ class Pipeline:
                 self._run_neutral(key)
 
     def warmup(self) -> None:
-        """Run every shape eagerly, outside inference mode, as capture will."""
+        """Run every shape eagerly, outside inference mode, as capture will.
+
+        Raises:
+            CaptureError: a run fails for a reason that the lint can name, such as a buffer born in AUTOTUNE.
+        """
         with self.clock.run(Stage.WARMUP), torch.no_grad(), self._device.warm():
             for key in self.keys:
-                for _ in range(self._spec.warmup_runs):
-                    self._run_neutral(key)
+                try:
+                    for _ in range(self._spec.warmup_runs):
+                        self._run_neutral(key)
+                except RuntimeError:
+                    raise_on(self._lint(key))
+                    raise
 
     def check(self) -> None:
         """Every buffer is a normal tensor at its sealed address, and the capture lint is clean.
@@ -93,17 +101,7 @@ class Pipeline:
         with self.clock.run(Stage.CHECK):
             self._check_memory()
             for key in self._smallest_of_each_form():
-                variants = [
-                    lambda batch=batch: self.stage(batch)
-                    for batch in probe_batches(self._arena.plan.dims, key)
-                ]
-                findings = lint_step(
-                    lambda key=key: self._step.run(key),
-                    variants,
-                    known=[self._arena.block, *self._model.tensors()],
-                    watched=dict(self._arena.buffers),
-                )
-                raise_on(findings)
+                raise_on(self._lint(key))
 
     def capture(self) -> None:
         """Capture every shape, largest first, into one shared pool.
@@ -206,6 +204,15 @@ class Pipeline:
     def _run_neutral(self, key: GraphKey) -> None:
         self.stage(neutral_batch(self._arena.plan.dims, key))
         self._step.run(key)
+
+    def _lint(self, key: GraphKey) -> list[Finding]:
+        batches = probe_batches(self._arena.plan.dims, key)
+        return lint_step(
+            lambda: self._step.run(key),
+            [lambda batch=batch: self.stage(batch) for batch in batches],
+            known=[self._arena.block, *self._model.tensors()],
+            watched=self._arena.buffers,
+        )
 
     def _smallest_of_each_form(self) -> Iterator[GraphKey]:
         """One key of every mode, form and width: what differs among the others is only the batch size."""

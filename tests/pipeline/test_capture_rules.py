@@ -46,6 +46,8 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "from_numpy": lambda: torch.from_numpy(np.zeros(3)),
     "list index": lambda: X[[0, 1]],
     "number through index": lambda: X.__setitem__(INDEX, 1.0),
+    "number through list": lambda: X.__setitem__([0, 1], 1.0),
+    "number through array": lambda: X.__setitem__((0, np.array([0, 1])), 1.0),
     "set_": lambda: X.set_(torch.zeros(2)),
 }
 
