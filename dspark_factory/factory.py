@@ -52,12 +52,12 @@ class Assembly:
         self.backend = load_object(backend_plugins[self.plan.backend].backend)()
         self.backend.bind(self.arena.buffers, dims)
         bound = self._bind_providers()
-        self._model = create_model(config.model, dims, self.arena.buffers, self.backend, device)
+        model = create_model(config.model, dims, self.arena.buffers, self.backend, device)
         self.arena.seal()
         step = Step(
             dims,
             self.arena.buffers,
-            self._model,
+            model,
             [(name, item) for name, item in bound.items() if isinstance(item, ComputesInStep)],
         )
         self._observers = [(name, item) for name, item in bound.items() if isinstance(item, ObservesOutcome)]
@@ -66,7 +66,7 @@ class Assembly:
             config.pipeline,
             self.arena,
             step,
-            self._model,
+            model,
             [(name, item) for name, item in bound.items() if isinstance(item, StagesInputs)],
             clock=self._clock,
             device=CaptureDevice(device),
@@ -115,7 +115,7 @@ class Assembly:
         """Release graphs and memory; safe to call again."""
         self.pipeline.close()
         self.arena.close()
-        del self._model
+        self._observers = []
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from dspark_factory.config import schema
-from dspark_factory.config.expected import is_schema, schema_fields
+from dspark_factory.config.expected import expected, is_schema, schema_fields
 from dspark_factory.config.groups import Groups
 from dspark_factory.registry import backend_plugins, buffer_plugins
 from dspark_factory.registry.registry import unknown_name
@@ -27,7 +27,7 @@ class Problem:
     Attributes:
         key: dotted path.
         reason: one line.
-        kind: ``unknown``, ``missing`` or ``unresolved``.
+        kind: ``unknown``, ``missing``, ``mistyped`` or ``unresolved``.
     """
 
     key: str
@@ -86,12 +86,12 @@ def _targets(node: Any, path: str) -> Iterator[Problem]:
     """Every ``_target_``, also below keys that are refused for another reason."""
     if not isinstance(node, DictConfig | ListConfig) or node._is_none() or node._is_missing():
         return
-    keys: list[Any] = list(range(len(node))) if isinstance(node, ListConfig) else list(node.keys())
-    for key in keys:
+    inner: Any = node
+    for key in range(len(inner)) if isinstance(node, ListConfig) else list(inner.keys()):
         where = f"{path}.{key}" if path else str(key)
         if key == TARGET_KEY:
             yield Problem(key=where, reason=refuse_target(where), kind="unknown")
-        yield from _targets(node._get_node(key, validate_access=False), where)
+        yield from _targets(inner._get_node(key, validate_access=False), where)
 
 
 def _walk(node: Any, path: str) -> Iterator[Problem]:
@@ -121,9 +121,19 @@ def _problem(node: Any, key: Any, kind: type | None, path: str, where: str) -> P
         return Problem(key=where, reason=missing(where), kind="missing")
     except OmegaConfBaseException as error:
         return Problem(key=where, reason=f"{where}: {first_line(error)}", kind="unresolved")
+    if not isinstance(value, DictConfig | ListConfig):
+        return None
     if path == "buffers" and isinstance(value, DictConfig):
         return _untyped_buffer(str(key), value)
-    return None
+    return _nested(node, where)
+
+
+def _nested(node: Any, where: str) -> Problem | None:
+    """A container where the schema has a plain element; OmegaConf lets it through."""
+    wanted = node._metadata.element_type if not is_schema(OmegaConf.get_type(node)) else None
+    if not isinstance(wanted, type) or is_schema(wanted):
+        return None
+    return Problem(key=where, reason=f"{where}: write {expected(where, wanted, {})}", kind="mistyped")
 
 
 def _untyped_buffer(name: str, value: DictConfig) -> Problem | None:
@@ -136,7 +146,7 @@ def _untyped_buffer(name: str, value: DictConfig) -> Problem | None:
 
 def missing(key: str) -> str:
     """Reason for a value that has to be given."""
-    if key in schema_fields(schema.Config):
+    if key in schema_fields(schema.Config) and Groups().options(key):
         return f"{key} is not chosen; write {key}=NAME with one of {Groups().options_text(key)}"
     return f"{key} has no value; set {key}=…"
 

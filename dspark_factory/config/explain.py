@@ -81,9 +81,10 @@ def _parsed(line: str, sweeping: bool, reasons: list[str]) -> Iterator[Override]
     elif not item.is_sweep_override() or item.is_hydra_override():
         yield item
     elif not sweeping:
+        simple = item.value_type is ValueType.SIMPLE_CHOICE_SWEEP
+        as_list = f", or write a list as {item.key_or_group}=[{item.get_value_string()}]" if simple else ""
         reasons.append(
-            f"{line}: {item.key_or_group} takes one value here; add -m to run one job for each, "
-            f"or write a list as {item.key_or_group}=[{item.get_value_string()}]"
+            f"{line}: {item.key_or_group} takes one value here; add -m to run one job for each{as_list}"
         )
     elif item.is_discrete_sweep() and item.value_type is not ValueType.GLOB_CHOICE_SWEEP:
         for text in item.sweep_string_iterator():

@@ -149,6 +149,8 @@ def _checked(composed: DictConfig) -> tuple[schema.Config | None, list[str], lis
 
 def _objects(composed: DictConfig, found: list[Problem], reasons: list[str]) -> schema.Config | None:
     """The dataclasses, as far as they can be made, so that the rules can add their reasons."""
+    if any(item.kind == "mistyped" for item in found):
+        return None
     try:
         for item in found:
             if item.kind == "missing":

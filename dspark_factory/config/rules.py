@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dspark_factory.config.schema import (
     DeviceKind,
     GenerateTask,
     ModelSpec,
+    NgramSpec,
     TrainTargetTask,
     VerifyLayout,
 )
@@ -58,7 +60,9 @@ def _bounds(node: Any, path: str = "") -> Iterator[str]:
     for item in fields(node):
         value = getattr(node, item.name)
         low, above = item.metadata.get("low"), item.metadata.get("above")
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, float) and not isfinite(value):
+            yield f"{path}{item.name}={value}: write a finite number"
+        elif isinstance(value, int | float) and not isinstance(value, bool):
             if low is not None and value < low:
                 yield f"{path}{item.name}={value} must be at least {low}"
             if above is not None and value <= above:
@@ -150,6 +154,15 @@ def _drafter_block_size(config: Config, model: ModelSpec) -> Iterator[str]:
         )
 
 
+def _ngram(config: Config, model: ModelSpec) -> Iterator[str]:
+    spec = config.speculative
+    if isinstance(spec, NgramSpec) and spec.min_match > spec.max_match >= 1:
+        yield (
+            f"speculative.min_match={spec.min_match} is above speculative.max_match={spec.max_match}, so "
+            "nothing would be drafted; lower the one or raise the other"
+        )
+
+
 def _ragged(config: Config, model: ModelSpec) -> Iterator[str]:
     if config.speculative.verify_layout is VerifyLayout.ragged:
         for share in config.speculative.ragged_shares:
@@ -226,6 +239,6 @@ def _device(config: Config, model: ModelSpec) -> Iterator[str]:
 
 
 RULES: tuple[Callable[[Config, ModelSpec], Iterator[str]], ...] = (
-    _kinds, _model, _draft_tokens, _block_size, _ragged, _capture, _capacity, _buffers, _workload, _training,
-    _device,
+    _kinds, _model, _draft_tokens, _block_size, _ngram, _ragged, _capture, _capacity, _buffers, _workload,
+    _training, _device,
 )  # fmt: skip

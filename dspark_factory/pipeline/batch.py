@@ -76,6 +76,10 @@ def make_batch(
     """
     if not slots:
         return StepBatch(key=idle_key(), slots=(), prefix_lens=(), row_lens=(), token_ids=())
+    if not len(slots) == len(prefix_lens) == len(token_ids):
+        raise BatchError(
+            f"{len(slots)} slots, {len(prefix_lens)} prefix_lens and {len(token_ids)} token_ids must be as many"
+        )
     room = [dims.context_length - prefix for prefix in prefix_lens]
     if mode is Mode.TARGET_VERIFY:
         token_ids = [tokens[: max(space, 0)] for tokens, space in zip(token_ids, room, strict=True)]
@@ -153,10 +157,6 @@ def _needed_key(
 def _check_requests(
     dims: Dims, slots: Sequence[int], prefix_lens: Sequence[int], token_ids: Sequence[Sequence[int]]
 ) -> None:
-    if not len(slots) == len(prefix_lens) == len(token_ids):
-        raise BatchError(
-            f"{len(slots)} slots, {len(prefix_lens)} prefix_lens and {len(token_ids)} token_ids must be as many"
-        )
     if len(set(slots)) != len(slots):
         raise BatchError(f"request slots {list(slots)} are not all different")
     for slot, prefix, tokens in zip(slots, prefix_lens, token_ids, strict=True):

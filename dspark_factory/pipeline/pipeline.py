@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import torch
 
 from dspark_factory.api import StagesInputs, StepBatch
 from dspark_factory.config.schema import BucketPolicy, PipelineSpec
-from dspark_factory.errors import AddressChanged, CaptureError, NoBucket
+from dspark_factory.errors import AddressChanged, CaptureError, NoBucket, StageOrderError
 from dspark_factory.memory.arena import Arena
 from dspark_factory.models.base import StepModel
 from dspark_factory.pipeline.batch import StepResult, padded, split
@@ -25,6 +26,15 @@ from dspark_factory.pipeline.step import Step
 from dspark_factory.planning.graph_keys import GraphKey, Mode, smallest_fitting
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """What runs a step; dropped as a whole on close, so that nothing keeps the arena's memory alive."""
+
+    step: Step
+    model: StepModel
+    stagers: tuple[tuple[str, StagesInputs], ...]
 
 
 class Pipeline:
@@ -51,8 +61,8 @@ class Pipeline:
         device: CaptureDevice,
         autotune_context: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._spec, self._arena, self._step, self._model = spec, arena, step, model
-        self._stagers = tuple(stagers)
+        self._spec, self._arena = spec, arena
+        self._parts: StepParts | None = StepParts(step=step, model=model, stagers=tuple(stagers))
         self._device, self._autotune_context = device, autotune_context
         self.clock = clock
         self.graphs: dict[GraphKey, Graph] = {}
@@ -114,7 +124,7 @@ class Pipeline:
                 for key in self.keys:
                     self.stage(neutral_batch(self._arena.plan.dims, key))
                     graph = self._device.create()
-                    graph.capture(lambda key=key: self._step.run(key))
+                    graph.capture(lambda key=key: self._live.step.run(key))
                     self.graphs[key] = graph
             except BaseException:
                 self._drop_graphs()
@@ -139,7 +149,7 @@ class Pipeline:
 
     def stage(self, batch: StepBatch) -> None:
         """Write the batch into the staged buffers and bring them to the device in one copy."""
-        for name, stager in self._stagers:
+        for name, stager in self._live.stagers:
             with provider_scope(name):
                 stager.stage(batch)
         self._arena.copy_staged()
@@ -172,7 +182,14 @@ class Pipeline:
     def close(self) -> None:
         """Drop all graphs; afterwards nothing can be replayed."""
         self._drop_graphs()
+        self._parts = None
         self.clock.close()
+
+    @property
+    def _live(self) -> StepParts:
+        if self._parts is None:
+            raise StageOrderError(Stage.CLOSED.value, "a step", "build another assembly")
+        return self._parts
 
     def _without_bucket(self, batch: StepBatch) -> StepResult:
         largest = max((key.requests for key in self.graphs), default=0)
@@ -198,19 +215,19 @@ class Pipeline:
     def _run_eager(self, batch: StepBatch) -> StepResult:
         with torch.no_grad():
             self.stage(batch)
-            self._step.run(batch.key)
+            self._live.step.run(batch.key)
         return read_outputs(self._arena.buffers, batch)
 
     def _run_neutral(self, key: GraphKey) -> None:
         self.stage(neutral_batch(self._arena.plan.dims, key))
-        self._step.run(key)
+        self._live.step.run(key)
 
     def _lint(self, key: GraphKey) -> list[Finding]:
         batches = probe_batches(self._arena.plan.dims, key)
         return lint_step(
-            lambda: self._step.run(key),
+            lambda: self._live.step.run(key),
             [lambda batch=batch: self.stage(batch) for batch in batches],
-            known=[self._arena.block, *self._model.tensors()],
+            known=[self._arena.block, *self._live.model.tensors()],
             watched=self._arena.buffers,
         )
 

@@ -81,7 +81,7 @@ def test_logs_go_to_stderr(dspark: Dspark) -> None:
 def test_a_bad_command_line_is_refused_without_a_traceback(
     dspark: Dspark, overrides: tuple[str, ...]
 ) -> None:
-    finished = dspark("task=plan", *overrides)
+    finished = dspark(*overrides, "task=plan")
     assert finished.returncode == 2
     assert error_lines(finished) == finished.stderr.splitlines()
     assert error_lines(finished)

@@ -132,6 +132,12 @@ def test_options_of_a_known_provider_that_is_not_selected() -> None:
         ("pipeline.capture_requests=null", "write a list of integers"),
         ("pipeline.capture_requests=[1,x]", "write a list of integers"),
         ("pipeline.capture_requests.0=x", "write an integer"),
+        ("pipeline.capture_requests=[[1]]", "pipeline.capture_requests.0: write an integer"),
+        ("pipeline.capture_requests=[{a: 1}]", "pipeline.capture_requests.0: write an integer"),
+        ("workload.prompts=[[a]]", "workload.prompts.0: write text"),
+        ("pipeline.max_requests=${pipeline.max_requests}", "Recursive interpolation"),
+        ("output=???", "output has no value"),
+        ("pipeline.max_requests=range(1,3)", "takes one value here; add -m"),
         ("pipeline.capture_requests[0]=5", "a list is written whole"),
         ("device.memory_gib=abc", "write a number above 0, or null"),
         ("device.memory_gib=0", "device.memory_gib=0.0 must be above 0"),
@@ -239,3 +245,15 @@ def test_composition_inside_an_application_gives_its_state_back() -> None:
         reasons("model=v4flash")
         assert GlobalHydra.instance().hydra is before
         assert compose("config").model.name == "tiny"
+
+
+@pytest.mark.parametrize(
+    "override", ["device.memory_gib=nan", "device.memory_gib=inf", "workload.temperature=nan"]
+)
+def test_numbers_are_finite(override: str) -> None:
+    assert only_reason(override).endswith("write a finite number")
+
+
+def test_a_shortest_match_above_the_longest_is_refused() -> None:
+    reason = only_reason("speculative.min_match=9", "speculative.max_match=3")
+    assert "speculative.min_match=9 is above speculative.max_match=3" in reason
