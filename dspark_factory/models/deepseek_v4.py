@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import DeepseekV4ForCausalLM
+from transformers.models.deepseek_v4.modeling_deepseek_v4 import DeepseekV4RMSNorm
 from transformers.utils import logging as transformers_logging
 
 from dspark_factory.api import AttentionBackend, Buffers
@@ -24,8 +25,15 @@ from dspark_factory.memory.arena import torch_dtype
 from dspark_factory.models.layers import CompressorWeights, LayerWeights, create_layers
 from dspark_factory.planning.dims import Dims
 
-EXPERTS_IMPLEMENTATION = "grouped_mm"
-"""The library's own loop over experts asks the device which experts were hit and cannot be captured."""
+
+def experts_implementation(device: torch.device, dtype: torch.dtype) -> str:
+    """The library's fastest experts that can be captured.
+
+    Its own loop over experts asks the device which experts were hit, and so does its grouped product on CUDA for
+    other types than bfloat16.
+    """
+    return "batched_mm" if device.type == "cuda" and dtype is not torch.bfloat16 else "grouped_mm"
+
 
 
 class RowAttention(nn.Module):
@@ -79,8 +87,7 @@ class DeepseekV4(nn.Module):
         self, model: DeepseekV4ForCausalLM, dims: Dims, buffers: Buffers, backend: AttentionBackend
     ) -> None:
         super().__init__()
-        self._model = model.eval().requires_grad_(False)
-        self._model.set_experts_implementation(EXPERTS_IMPLEMENTATION)
+        self._model = model
         rotary = model.model.rotary_emb
         self.frequencies = Frequencies(
             main=rotary.main_inv_freq.float(), compress=rotary.compress_inv_freq.float()
@@ -114,7 +121,13 @@ class DeepseekV4(nn.Module):
 def load_deepseek_v4(
     checkpoint: str, dims: Dims, buffers: Buffers, backend: AttentionBackend, device: torch.device
 ) -> DeepseekV4:
-    """Load a checkpoint folder in the transformers format from disk; nothing is downloaded.
+    """A checkpoint bound to KV buffers; errors as in :func:`load_library_model`."""
+    model = load_library_model(checkpoint, device, torch_dtype(dims.dtype.value))
+    return DeepseekV4(model, dims, buffers, backend)
+
+
+def load_library_model(checkpoint: str, device: torch.device, dtype: torch.dtype) -> DeepseekV4ForCausalLM:
+    """The library's model from a checkpoint folder in its format, from disk; nothing is downloaded.
 
     Raises:
         CheckpointError: the folder's weights are missing, damaged or do not fit its ``config.json``.
@@ -123,11 +136,7 @@ def load_deepseek_v4(
     transformers_logging.disable_progress_bar()
     try:
         model, report = DeepseekV4ForCausalLM.from_pretrained(
-            folder,
-            dtype=torch_dtype(dims.dtype.value),
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
+            folder, dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
     except Exception as error:  # the library raises anything from OSError to SafetensorError
         raise CheckpointError(f"model.checkpoint={checkpoint}: cannot load {folder}: {error}") from error
@@ -135,7 +144,19 @@ def load_deepseek_v4(
     if missing:
         shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         raise CheckpointError(f"model.checkpoint={checkpoint}: {folder} lacks weights: {shown}")
-    return DeepseekV4(model.to(device), dims, buffers, backend)
+    model = model.to(device).eval().requires_grad_(False)
+    model.set_experts_implementation(experts_implementation(device, dtype))
+    _let_norms_keep_the_type(model, dtype)
+    return model
+
+
+def _let_norms_keep_the_type(model: DeepseekV4ForCausalLM, dtype: torch.dtype) -> None:
+    """Older releases keep norm weights in fp32 and then return fp32, which their own projections refuse."""
+    for module in model.modules():
+        if isinstance(module, DeepseekV4RMSNorm):
+            probe = torch.ones(1, module.weight.shape[0], dtype=dtype, device=module.weight.device)
+            if module(probe).dtype is not dtype:
+                module.to(dtype)
 
 
 def _layer_weights(attention: Any) -> LayerWeights:

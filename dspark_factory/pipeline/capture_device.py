@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 
 from dspark_factory.pipeline.graphs import Graph, create_graph
+
+
+@cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """One per device and process: libraries keep a workspace for every stream that they have seen."""
+    return torch.cuda.Stream(device)
 
 
 class CaptureDevice:
@@ -15,7 +22,7 @@ class CaptureDevice:
 
     def __init__(self, device: torch.device) -> None:
         self._kind = device.type
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream = _capture_stream(device) if device.type == "cuda" else None
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def create(self) -> Graph:

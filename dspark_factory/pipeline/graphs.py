@@ -132,7 +132,7 @@ class CudaGraph:
             with torch.cuda.stream(torch.cuda.current_stream()):
                 self._record(graph, step, step_errors)
         except BaseException as error:
-            _discard(graph, error)
+            _discard(graph, error, self._stream)
             if not isinstance(error, Exception):
                 raise
             # Ending a broken capture raises once more; the step's own error tells what happened.
@@ -207,9 +207,22 @@ def _nothing_captured() -> CaptureError:
     return CaptureError("nothing is captured in this graph, so it cannot replay; call capture(step) first")
 
 
-def _discard(graph: torch.cuda.CUDAGraph, error: BaseException) -> None:
-    """Reset a half-made graph, without which the default CUDA generator would stay in capture state."""
+def _discard(graph: torch.cuda.CUDAGraph, error: BaseException, stream: torch.cuda.Stream | None) -> None:
+    """Reset a half-made graph, and capture an empty one in its place.
+
+    A capture that a host sync broke leaves the allocator sending its stream's memory to the graph's pool, and the
+    default CUDA generator in capture state, where every random number raises; only a capture that ends well
+    takes the generator out again.
+    """
+    try:
+        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), graph.pool())
+    except RuntimeError as later:
+        error.add_note(f"the pool of the half-made graph was not recording: {later}")
     try:
         graph.reset()
-    except RuntimeError as reset_error:
-        error.add_note(f"resetting the half-made graph failed as well: {reset_error}")
+        with torch.cuda.stream(torch.cuda.current_stream()):
+            marker = torch.zeros(1, device="cuda")
+            with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):
+                marker.add_(1)
+    except RuntimeError as later:
+        error.add_note(f"clearing away the half-made graph failed as well: {later}")

@@ -9,16 +9,14 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from transformers import DeepseekV4ForCausalLM
 
-from dspark_factory.config.model_shape import checkpoint_folder
 from dspark_factory.config.schema import BenchTask, Config
 from dspark_factory.engine.decoder import Decoder
 from dspark_factory.engine.prompts import Prompts, load_prompts
 from dspark_factory.errors import TaskError
 from dspark_factory.factory import Assembly
 from dspark_factory.memory.arena import torch_dtype
-from dspark_factory.models.deepseek_v4 import EXPERTS_IMPLEMENTATION
+from dspark_factory.models.deepseek_v4 import load_library_model
 from dspark_factory.reporting.bench import print_bench
 from dspark_factory.results import RecordBuilder
 from dspark_factory.speculative.statistics import AcceptStatistics
@@ -76,13 +74,8 @@ def _library(assembly: Assembly) -> Contender:
     """The library's generate with its fastest capture-safe experts, same weights, type, device and threads."""
     config = assembly.config
     assert config.model.checkpoint is not None
-    model = DeepseekV4ForCausalLM.from_pretrained(
-        checkpoint_folder(config.model.checkpoint),
-        dtype=torch_dtype(assembly.dims.dtype.value),
-        local_files_only=True,
-    )
-    model = model.to(assembly.arena.device).eval()
-    model.set_experts_implementation(EXPERTS_IMPLEMENTATION)
+    dtype = torch_dtype(assembly.dims.dtype.value)
+    model = load_library_model(config.model.checkpoint, assembly.arena.device, dtype)
     model.generation_config.eos_token_id = None
 
     def generate(prompt: list[int]) -> list[int]:

@@ -169,7 +169,7 @@ REFUSED: dict[str, Callable[[Arena], Any]] = {
     "unique": lambda a: torch.unique(a.index),
     "repeat_interleave": lambda a: torch.repeat_interleave(a.x[:2], a.index, dim=0),
     "one_hot without classes": lambda a: F.one_hot(a.index),
-    "equal": lambda a: torch.equal(a.x, a.x),
+    "equal": lambda a: torch.equal(a.x, a.x + 1),
     "tensor": lambda a: torch.tensor([1, 2], device="cuda"),
     "list index": lambda a: a.x[[0, 1]],
     "number through list": lambda a: _store(a.x, [0, 1], 1.0),

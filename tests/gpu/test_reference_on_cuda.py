@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 
@@ -78,8 +80,11 @@ def test_a_lazy_provider_is_named_before_capture_and_the_next_build_works(regist
 
 
 def test_memory_stays_flat_over_replays_and_comes_back_on_close():
-    torch.cuda.empty_cache()
     config = load_config([*CUDA, "workload.max_new_tokens=120"])
+    with build(config) as assembly:  # libraries allocate their workspaces once
+        assembly.prepare()
+    del assembly
+    gc.collect()
     before = torch.cuda.memory_allocated()
     with build(config) as assembly:
         assembly.prepare()
@@ -90,5 +95,5 @@ def test_memory_stays_flat_over_replays_and_comes_back_on_close():
             Decoder(assembly, speculative=True).generate(PROMPTS)
         assert torch.cuda.memory_allocated() == allocated
     del assembly, decoder
-    torch.cuda.synchronize()
-    assert torch.cuda.memory_allocated() <= before + 2**20
+    gc.collect()
+    assert torch.cuda.memory_allocated() <= before
