@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -70,7 +69,6 @@ class Assembly:
             [(name, item) for name, item in bound.items() if isinstance(item, StagesInputs)],
             clock=self._clock,
             device=CaptureDevice(device),
-            autotune_context=_autotune_context(self.backend),
         )
 
     def _bind_providers(self) -> dict[str, object]:
@@ -145,9 +143,3 @@ def _device(config: Config) -> torch.device:
     if config.device.kind is DeviceKind.cuda and not torch.cuda.is_available():
         raise TaskError("device.kind=cuda, but torch finds no CUDA device here; set device=cpu")
     return torch.device(config.device.kind.value)
-
-
-def _autotune_context(backend: object) -> Callable:
-    from contextlib import nullcontext
-
-    return getattr(backend, "autotune_context", nullcontext)

@@ -58,10 +58,16 @@ SHAPES = {"mixed": MIXED, "wide": WIDE, "sliding_only": SLIDING_ONLY, "real_rati
 
 
 def random_model(shape: dict, *, seed: int = 0) -> DeepseekV4ForCausalLM:
-    """A random fp32 model whose indexer scores do not tie: sixteen heads, and no padding token with an embedding of zero."""
+    """A random fp32 model whose indexer scores do not tie: sixteen heads, and no padding token embedded as zero."""
     torch.manual_seed(seed)
     layers = len(shape["layer_types"])
-    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32.0, "beta_slow": 1.0}
+    rope = {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+    }
     config = DeepseekV4Config(
         vocab_size=61,
         hidden_size=48,

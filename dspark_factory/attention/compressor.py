@@ -27,7 +27,13 @@ class Compressor:
     """
 
     def __init__(
-        self, layer_type: LayerType, *, state: Tensor, position_bias: Tensor, norm_weight: Tensor, norm_eps: float
+        self,
+        layer_type: LayerType,
+        *,
+        state: Tensor,
+        position_bias: Tensor,
+        norm_weight: Tensor,
+        norm_eps: float,
     ) -> None:
         self._overlaps = layer_type is LayerType.CSA
         self._ratio = position_bias.shape[0]

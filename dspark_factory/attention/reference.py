@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dspark_factory.api import Buffers, BufferRequest, LayerAttention
+from dspark_factory.api import BufferRequest, Buffers, LayerAttention
 from dspark_factory.planning.dims import Dims
 
 if TYPE_CHECKING:

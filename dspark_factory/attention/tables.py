@@ -92,7 +92,9 @@ IN_FLIGHT_MODES = (Mode.EXTEND, Mode.DRAFT_BLOCK)
 """Modes whose rows attend from the in-flight region: chunks longer than a ring, and blocks never kept."""
 
 
-def build_tables(rows: StepRows, dims: Dims, frequencies: Frequencies, page_table: Tensor | None) -> StepTables:
+def build_tables(
+    rows: StepRows, dims: Dims, frequencies: Frequencies, page_table: Tensor | None
+) -> StepTables:
     """Tables of a step from its rows. Pure device work; shapes follow from ``rows.key`` and ``dims`` alone."""
     mode, ring = rows.key.mode, dims.window_ring_rows
     in_flight = mode in IN_FLIGHT_MODES
@@ -144,7 +146,9 @@ def _entries(
     written = _entry_rows(pages, torch.where(complete, entry, 0), per_page)
     written = torch.where(complete, written, dims.scratch_page * per_page).flatten()
     readable = _entry_rows(
-        pages, torch.arange(dims.max_entries(layer_type), device=device).expand(rows.key.requests, -1), per_page
+        pages,
+        torch.arange(dims.max_entries(layer_type), device=device).expand(rows.key.requests, -1),
+        per_page,
     )
     return EntryTables(
         taps_from_step=tap >= start,

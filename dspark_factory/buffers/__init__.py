@@ -4,8 +4,12 @@ from dspark_factory.api import BufferPlugin, BufferSpec
 from dspark_factory.buffers.logits import LogitsSpec
 
 
-def _plugin(name: str, provider: str, *, spec: type[BufferSpec] = BufferSpec, on_demand: bool = False) -> BufferPlugin:
-    return BufferPlugin(name=name, spec=spec, provider=f"dspark_factory.buffers.{provider}", on_demand=on_demand)
+def _plugin(
+    name: str, provider: str, *, spec: type[BufferSpec] = BufferSpec, on_demand: bool = False
+) -> BufferPlugin:
+    return BufferPlugin(
+        name=name, spec=spec, provider=f"dspark_factory.buffers.{provider}", on_demand=on_demand
+    )
 
 
 PLUGINS = (

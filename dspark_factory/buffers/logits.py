@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, extents
+from dspark_factory.api import BufferRequest, Buffers, BufferSpec, DType, Gate, extents
 from dspark_factory.planning.dims import Dims
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, StepBatch, Update, extents
+from dspark_factory.api import BufferRequest, Buffers, BufferSpec, DType, Gate, StepBatch, Update, extents
 from dspark_factory.buffers.staging import write_padded
 from dspark_factory.planning.dims import Dims
 from dspark_factory.planning.graph_keys import Mode
@@ -13,8 +13,8 @@ from dspark_factory.planning.graph_keys import Mode
 class SamplingInputs:
     """``temperatures [requests]`` and ``uniforms [requests, width]``, fp32.
 
-    Random numbers come from the host, the first of a request for its bonus token, then one per draft, so that a replay is reproducible
-    and a request's numbers do not depend on its neighbours.
+    Random numbers come from the host, the first of a request for its bonus token, then one per draft, so that a
+    replay is reproducible and a request's numbers do not depend on its neighbours.
     """
 
     def gate(self, spec: BufferSpec, dims: Dims) -> Gate:

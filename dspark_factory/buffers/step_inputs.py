@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, StepBatch, Update, extents
+from dspark_factory.api import BufferRequest, Buffers, BufferSpec, DType, Gate, StepBatch, Update, extents
 from dspark_factory.buffers.staging import write_padded
 from dspark_factory.planning.dims import Dims
 from dspark_factory.planning.graph_keys import LayoutForm
@@ -28,9 +28,7 @@ class StepInputs:
                 fill=dims.scratch_slot,
                 update=Update.HOST_STAGE,
             ),
-            BufferRequest(
-                name="prefix_lens", shape=per_request, dtype=DType.INT32, update=Update.HOST_STAGE
-            ),
+            BufferRequest(name="prefix_lens", shape=per_request, dtype=DType.INT32, update=Update.HOST_STAGE),
             BufferRequest(
                 name="token_ids",
                 shape=extents(rows=dims.max_rows),

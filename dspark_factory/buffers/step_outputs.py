@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Gate, extents
+from dspark_factory.api import BufferRequest, Buffers, BufferSpec, DType, Gate, extents
 from dspark_factory.planning.dims import Dims
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dspark_factory.api import StepBatch
 from dspark_factory.config.schema import NgramSpec
 from dspark_factory.engine.request import Request
 from dspark_factory.errors import TaskError
@@ -197,7 +198,7 @@ class Decoder:
         room = self._dims.context_length - request.prefix_len - 1
         return request.drafter.propose(min(self._dims.block_size, request.remaining - 1, room))
 
-    def _batch(self, mode: Mode, requests: list[Request], rows: list[list[int]]):  # noqa: ANN202
+    def _batch(self, mode: Mode, requests: list[Request], rows: list[list[int]]) -> StepBatch:
         pages = self._assembly.pages
         updates = [
             update
@@ -214,7 +215,9 @@ class Decoder:
             page_updates=updates,
             temperatures=[self._workload.temperature] * len(requests) if sampling else (),
             uniforms=[
-                request.random.random(self._dims.max_width) for request in requests if request.random is not None
+                request.random.random(self._dims.max_width).tolist()
+                for request in requests
+                if request.random is not None
             ],
         )
 

@@ -48,7 +48,9 @@ def load_prompts(model: ModelSpec, workload: WorkloadSpec) -> Prompts:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"model.checkpoint={model.checkpoint}: cannot load a tokenizer: {error}") from error
+        raise CheckpointError(
+            f"model.checkpoint={model.checkpoint}: cannot load a tokenizer: {error}"
+        ) from error
     texts = _texts(workload)
     return Prompts(texts=texts, tokens=[tokenizer(text).input_ids for text in texts], tokenizer=tokenizer)
 
@@ -59,7 +61,9 @@ def _texts(workload: WorkloadSpec) -> list[str]:
     if workload.file is None:
         return list(workload.prompts)
     path = Path(workload.file).expanduser()
-    texts = [_line(line, path, number) for number, line in enumerate(path.read_text().splitlines(), 1) if line]
+    texts = [
+        _line(line, path, number) for number, line in enumerate(path.read_text().splitlines(), 1) if line
+    ]
     if not texts:
         raise TaskError(f"workload.file={workload.file} holds no prompt; write one per line")
     return texts

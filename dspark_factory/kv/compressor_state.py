@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dspark_factory.api import Buffers, BufferRequest, BufferSpec, DType, Extent, Gate
+from dspark_factory.api import BufferRequest, Buffers, BufferSpec, DType, Extent, Gate
 from dspark_factory.planning.dims import Dims, LayerType
 
 

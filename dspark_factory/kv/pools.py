@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dspark_factory.api import Buffers, BufferRequest, BufferSpec, Gate, extents
+from dspark_factory.api import BufferRequest, Buffers, BufferSpec, Gate, extents
 from dspark_factory.planning.dims import Dims, LayerType
 
 POOL_NAMES = {LayerType.SLIDING: "kv_sliding", LayerType.CSA: "kv_csa", LayerType.HCA: "kv_hca"}
@@ -47,7 +47,9 @@ class IndexKeys:
     def gate(self, spec: BufferSpec, dims: Dims) -> Gate:
         """On when the model has sparse layers."""
         count = dims.count(LayerType.CSA)
-        return Gate.on(f"{count} compressed sparse layers") if count else Gate.off("no compressed sparse layer")
+        return (
+            Gate.on(f"{count} compressed sparse layers") if count else Gate.off("no compressed sparse layer")
+        )
 
     def requests(self, spec: BufferSpec, dims: Dims) -> Sequence[BufferRequest]:
         """One key per compressed entry and sparse layer, plus a scratch page."""

@@ -35,7 +35,6 @@ def experts_implementation(device: torch.device, dtype: torch.dtype) -> str:
     return "batched_mm" if device.type == "cuda" and dtype is not torch.bfloat16 else "grouped_mm"
 
 
-
 class RowAttention(nn.Module):
     """Drop-in for the library's attention module: its projections, this project's attention between them."""
 
@@ -88,19 +87,19 @@ class DeepseekV4(nn.Module):
     ) -> None:
         super().__init__()
         self._model = model
-        rotary = model.model.rotary_emb
+        library: Any = model.model
+        rotary = library.rotary_emb
         self.frequencies = Frequencies(
             main=rotary.main_inv_freq.float(), compress=rotary.compress_inv_freq.float()
         )
-        weights = [_layer_weights(layer.self_attn) for layer in model.model.layers]
-        for layer, attention in zip(
-            model.model.layers, create_layers(dims, buffers, backend, weights), strict=True
-        ):
+        weights = [_layer_weights(layer.self_attn) for layer in library.layers]
+        layers = create_layers(dims, buffers, backend, weights)
+        for layer, attention in zip(library.layers, layers, strict=True):
             layer.self_attn = RowAttention(layer.self_attn, attention)
 
     def hidden(self, token_ids: Tensor, tables: StepTables) -> Tensor:
         """``[rows, hidden]`` after the final norm."""
-        model = self._model.model
+        model: Any = self._model.model
         ids = token_ids.unsqueeze(0)
         streams = model.embed_tokens(ids).unsqueeze(2).expand(-1, -1, model.config.hc_mult, -1).contiguous()
         for layer in model.layers:
@@ -113,9 +112,7 @@ class DeepseekV4(nn.Module):
 
     def tensors(self) -> Iterable[Tensor]:
         """Weights, the library's buffers and the rotary frequencies."""
-        return chain(
-            self.parameters(), self.buffers(), (self.frequencies.main, self.frequencies.compress)
-        )
+        return chain(self.parameters(), self.buffers(), (self.frequencies.main, self.frequencies.compress))
 
 
 def load_deepseek_v4(
@@ -135,11 +132,12 @@ def load_library_model(checkpoint: str, device: torch.device, dtype: torch.dtype
     folder = checkpoint_folder(checkpoint)
     transformers_logging.disable_progress_bar()
     try:
-        model, report = DeepseekV4ForCausalLM.from_pretrained(
+        loaded: Any = DeepseekV4ForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
     except Exception as error:  # the library raises anything from OSError to SafetensorError
         raise CheckpointError(f"model.checkpoint={checkpoint}: cannot load {folder}: {error}") from error
+    model, report = loaded
     missing = sorted(report["missing_keys"])
     if missing:
         shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")

@@ -25,6 +25,11 @@ class CaptureDevice:
         self._stream = _capture_stream(device) if device.type == "cuda" else None
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
+    def renew_pool(self) -> None:
+        """Start another pool; a failed capture leaves the old one unusable."""
+        if self._pool is not None:
+            self._pool = torch.cuda.graph_pool_handle()
+
     def create(self) -> Graph:
         """An empty graph."""
         return create_graph(self._kind, pool=self._pool, stream=self._stream)

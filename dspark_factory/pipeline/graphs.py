@@ -133,6 +133,8 @@ class CudaGraph:
                 self._record(graph, step, step_errors)
         except BaseException as error:
             _discard(graph, error, self._stream)
+            # The allocator still counts the old pool as recording and would refuse it.
+            self._pool = None if self._pool is None else torch.cuda.graph_pool_handle()
             if not isinstance(error, Exception):
                 raise
             # Ending a broken capture raises once more; the step's own error tells what happened.
@@ -210,14 +212,9 @@ def _nothing_captured() -> CaptureError:
 def _discard(graph: torch.cuda.CUDAGraph, error: BaseException, stream: torch.cuda.Stream | None) -> None:
     """Reset a half-made graph, and capture an empty one in its place.
 
-    A capture that a host sync broke leaves the allocator sending its stream's memory to the graph's pool, and the
-    default CUDA generator in capture state, where every random number raises; only a capture that ends well
-    takes the generator out again.
+    A capture that a host sync broke leaves the default CUDA generator in capture state, where every random number
+    raises; only a capture that ends well takes it out again.
     """
-    try:
-        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), graph.pool())
-    except RuntimeError as later:
-        error.add_note(f"the pool of the half-made graph was not recording: {later}")
     try:
         graph.reset()
         with torch.cuda.stream(torch.cuda.current_stream()):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -59,11 +58,10 @@ class Pipeline:
         *,
         clock: StageClock,
         device: CaptureDevice,
-        autotune_context: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._spec, self._arena = spec, arena
         self._parts: StepParts | None = StepParts(step=step, model=model, stagers=tuple(stagers))
-        self._device, self._autotune_context = device, autotune_context
+        self._device = device
         self.clock = clock
         self.graphs: dict[GraphKey, Graph] = {}
         self.uncaptured_batches = 0
@@ -83,7 +81,7 @@ class Pipeline:
 
     def autotune(self) -> None:
         """Run every shape to be captured under inference mode, where libraries tune their kernels."""
-        with self.clock.run(Stage.AUTOTUNE), torch.inference_mode(), self._autotune_context():
+        with self.clock.run(Stage.AUTOTUNE), torch.inference_mode():
             for key in self.keys:
                 self._run_neutral(key)
 
@@ -128,6 +126,7 @@ class Pipeline:
                     self.graphs[key] = graph
             except BaseException:
                 self._drop_graphs()
+                self._device.renew_pool()
                 raise
 
     def freeze(self) -> None:

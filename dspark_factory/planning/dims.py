@@ -125,7 +125,9 @@ class Dims:
 
     def ratio(self, layer_type: LayerType) -> int:
         """Tokens per compressed entry; 0 for sliding-window layers."""
-        return {LayerType.SLIDING: 0, LayerType.CSA: self.csa_ratio, LayerType.HCA: self.hca_ratio}[layer_type]
+        return {LayerType.SLIDING: 0, LayerType.CSA: self.csa_ratio, LayerType.HCA: self.hca_ratio}[
+            layer_type
+        ]
 
     @cached_property
     def has_compressed_layers(self) -> bool:

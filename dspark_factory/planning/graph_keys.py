@@ -54,9 +54,7 @@ class GraphKey:
 
 def uniform_key(mode: Mode, *, requests: int, width: int) -> GraphKey:
     """Key of a uniform layout: ``requests × width`` rows."""
-    return GraphKey(
-        mode=mode, requests=requests, rows=requests * width, width=width, form=LayoutForm.UNIFORM
-    )
+    return GraphKey(mode=mode, requests=requests, rows=requests * width, width=width, form=LayoutForm.UNIFORM)
 
 
 def ragged_key(mode: Mode, *, requests: int, rows: int, width: int) -> GraphKey:

@@ -28,6 +28,8 @@ def in_dependency_order(selected: Mapping[str, BufferPlugin]) -> tuple[BufferPlu
         names = tuple(sorter.static_order())
     except CycleError as error:
         raise ConfigError(
-            [f"buffer providers require one another in a circle: {' → '.join(error.args[1])}; drop one requirement"]
+            [
+                f"buffer providers require one another in a circle: {' → '.join(error.args[1])}; drop one requirement"
+            ]
         ) from error
     return tuple(selected[name] for name in names)

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from dspark_factory.api import BufferPlugin, BufferRequest, BufferSpec, DType, Extent, Gate, Role, Update
+from dspark_factory.api import (
+    BufferPlugin,
+    BufferProvider,
+    BufferRequest,
+    BufferSpec,
+    DType,
+    Extent,
+    Gate,
+    Role,
+    Update,
+)
 from dspark_factory.config.model_shape import resolve_model
 from dspark_factory.config.schema import Config
 from dspark_factory.errors import ConfigError
@@ -162,7 +173,14 @@ def _gates_and_requests(
     return gates, asked
 
 
-def _gate(plugin, provider, spec: BufferSpec, dims: Dims, gates: dict[str, Gate], readers: dict) -> Gate:  # noqa: ANN001
+def _gate(
+    plugin: BufferPlugin,
+    provider: BufferProvider[Any],
+    spec: BufferSpec,
+    dims: Dims,
+    gates: Mapping[str, Gate],
+    readers: Container[str],
+) -> Gate:
     if not spec.enabled:
         return Gate.off(f"buffers.{plugin.name}.enabled=false")
     for name in plugin.requires:
@@ -224,7 +242,10 @@ def _kv_cost(
         per_token += dims.count(layer_type) * channels * element / dims.ratio(layer_type)
     per_request = len(dims.layer_types) * dims.window_ring_rows * dims.head_dim * element
     for buffer in buffers:
-        if buffer.provider in ("compressor_state", "page_table") and buffer.shape[0].unit in ("layers", "slots"):
+        if buffer.provider in ("compressor_state", "page_table") and buffer.shape[0].unit in (
+            "layers",
+            "slots",
+        ):
             per_request += buffer.nbytes // dims.request_slots
     page_nbytes = round(per_token * dims.page_tokens)
     full = per_request + dims.pages_per_request * page_nbytes
@@ -243,7 +264,9 @@ def _kv_cost(
 def _notes(config: Config, speculation: Gate) -> tuple[str, ...]:
     notes = []
     if config.speculative.kind != "off" and not speculation.enabled:
-        notes.append(f"speculation is off although speculative={config.speculative.kind}: {speculation.reason}")
+        notes.append(
+            f"speculation is off although speculative={config.speculative.kind}: {speculation.reason}"
+        )
     if config.device.memory_gib is None:
         notes.append("set device.memory_gib to learn how many requests fit")
     return tuple(notes)

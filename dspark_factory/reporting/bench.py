@@ -18,7 +18,9 @@ CONTENDERS = {
 def print_bench(record: Record, console: Console) -> None:
     """Print a finished bench record."""
     print_stages(record, console)
-    speeds = simple_table("Whole generations, one request", ("contender", "left"), ("tokens per second", "right"))
+    speeds = simple_table(
+        "Whole generations, one request", ("contender", "left"), ("tokens per second", "right")
+    )
     for name, speed in (record.tokens_per_second or {}).items():
         speeds.add_row(CONTENDERS[name], f"{speed or 0:.1f}")
     console.print(speeds)
@@ -33,6 +35,10 @@ def print_bench(record: Record, console: Console) -> None:
         console.print(f"accept length: {record.accept_length:.2f} committed tokens per step, bonus included")
     soak = record.measurements.get("soak")
     if soak:
-        growth = ", ".join(f"{name} {readable_nbytes(value)}" for name, value in soak["growth_nbytes"].items())
-        console.print(f"soak: {soak['steps']} verify steps, growth after warm-up: {growth}; addresses constant")
+        growth = ", ".join(
+            f"{name} {readable_nbytes(value)}" for name, value in soak["growth_nbytes"].items()
+        )
+        console.print(
+            f"soak: {soak['steps']} verify steps, growth after warm-up: {growth}; addresses constant"
+        )
     console.print(f"all contenders agree on greedy output: {record.lossless}")

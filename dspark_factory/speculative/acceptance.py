@@ -76,7 +76,9 @@ def sample(weights: Tensor, uniforms: Tensor) -> Tensor:
     """
     cumulative = weights.double().cumsum(-1)
     total = cumulative[:, -1:]
-    threshold = (uniforms.double().unsqueeze(1) * total).clamp(max=torch.nextafter(total, torch.zeros_like(total)))
+    threshold = (uniforms.double().unsqueeze(1) * total).clamp(
+        max=torch.nextafter(total, torch.zeros_like(total))
+    )
     return torch.searchsorted(cumulative, threshold, right=True).squeeze(1).clamp(max=weights.shape[1] - 1)
 
 

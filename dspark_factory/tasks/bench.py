@@ -75,7 +75,7 @@ def _library(assembly: Assembly) -> Contender:
     config = assembly.config
     assert config.model.checkpoint is not None
     dtype = torch_dtype(assembly.dims.dtype.value)
-    model = load_library_model(config.model.checkpoint, assembly.arena.device, dtype)
+    model: Any = load_library_model(config.model.checkpoint, assembly.arena.device, dtype)
     model.generation_config.eos_token_id = None
 
     def generate(prompt: list[int]) -> list[int]:
@@ -97,7 +97,9 @@ def _rounds(
     """Seconds of each contender in each round, and its outputs. A first round warms up and is not counted."""
     rounds: list[dict[str, float]] = []
     outputs: dict[str, list[list[int]]] = {}
-    with progress("benchmark", (repeats + 1) * len(contenders) * len(prompts.tokens), "generations") as advance:
+    with progress(
+        "benchmark", (repeats + 1) * len(contenders) * len(prompts.tokens), "generations"
+    ) as advance:
         for index in range(repeats + 1):
             seconds = dict.fromkeys(contenders, 0.0)
             outputs = {name: [] for name in contenders}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -51,7 +53,7 @@ def run(config: Config, record: RecordBuilder, console: Console) -> None:
     )
 
 
-def _reporter(advance, console: Console):  # noqa: ANN001, ANN202
+def _reporter(advance: Callable[[int], None], console: Console) -> Callable[[TrainingProgress], None]:
     done = 0
 
     def report(state: TrainingProgress) -> None:
@@ -73,7 +75,9 @@ def _library_config(model: ModelSpec) -> DeepseekV4Config:
     assert model.layer_types is not None
     layers = len(model.layer_types)
     hashed = min(model.num_hash_layers or 0, layers)
-    return DeepseekV4Config(
+    # Older names, such as qk_rope_head_dim, are accepted by the class without being declared.
+    declare: Any = DeepseekV4Config
+    return declare(
         vocab_size=model.vocab_size,
         hidden_size=model.hidden_size,
         moe_intermediate_size=model.moe_intermediate_size,

@@ -33,7 +33,9 @@ def standard_library() -> Path:
     return Path(sysconfig.get_paths()["stdlib"])
 
 
-def read_corpus(folder: Path, *, end_token: int, suffixes: tuple[str, ...] = (".py", ".txt", ".md")) -> Corpus:
+def read_corpus(
+    folder: Path, *, end_token: int, suffixes: tuple[str, ...] = (".py", ".txt", ".md")
+) -> Corpus:
     """Read every text file below ``folder``, without tests and third-party packages.
 
     Raises:

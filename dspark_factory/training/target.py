@@ -45,7 +45,7 @@ class TrainingProgress:
 def build_model(config: DeepseekV4Config, *, seed: int, device: torch.device) -> DeepseekV4ForCausalLM:
     """Freshly initialised model; hash-routed layers get a fixed random token → expert table."""
     torch.manual_seed(seed)
-    model = DeepseekV4ForCausalLM(config)
+    model: Any = DeepseekV4ForCausalLM(config)
     generator = torch.Generator().manual_seed(seed)
     for layer in model.model.layers:
         if layer.mlp.is_hash:
@@ -96,7 +96,11 @@ def train(
         recent = [*recent[-49:], loss.detach()]
         if step % 25 == 24 or step + 1 == settings.steps:
             seconds = time.perf_counter() - started
-            on_step(TrainingProgress(step=step + 1, steps=settings.steps, loss=float(loss.detach()), seconds=seconds))
+            on_step(
+                TrainingProgress(
+                    step=step + 1, steps=settings.steps, loss=float(loss.detach()), seconds=seconds
+                )
+            )
     return {
         "train_loss_nats_per_byte": float(torch.stack(recent).mean()),
         "held_out_loss_nats_per_byte": held_out_loss(model, corpus, settings),

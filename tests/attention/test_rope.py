@@ -18,7 +18,11 @@ def test_frequencies_equal_the_librarys_with_and_without_yarn(shape, kind):
     config = random_model(shape).config
     library = DeepseekV4RotaryEmbedding(config)
     parameters = config.rope_parameters[kind]
-    scaling = {k: parameters[k] for k in ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow") if k in parameters}
+    scaling = {
+        k: parameters[k]
+        for k in ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
+        if k in parameters
+    }
     ours = inverse_frequencies(shape["qk_rope_head_dim"], parameters["rope_theta"], scaling or None)
     torch.testing.assert_close(ours, getattr(library, f"{kind}_inv_freq"))
 

@@ -51,14 +51,18 @@ def test_uniform_and_ragged_layouts_give_the_same_rows():
 def test_padding_rows_use_the_scratch_slot_and_position_zero():
     """Field report 32: unknown requests share the scratch slot, which is behind the pool and never 0."""
     key = ragged_key(Mode.TARGET_VERIFY, requests=4, rows=12, width=6)
-    rows = rows_of(key, [0, 1, DIMS.scratch_slot, DIMS.scratch_slot], [7, 9, 0, 0], [2, 3, 0, 0], [0, 2, 5, 5])
+    rows = rows_of(
+        key, [0, 1, DIMS.scratch_slot, DIMS.scratch_slot], [7, 9, 0, 0], [2, 3, 0, 0], [0, 2, 5, 5]
+    )
     assert rows.valid.tolist() == [True] * 5 + [False] * 7
     assert set(rows.slot[5:].tolist()) == {DIMS.scratch_slot}
     assert DIMS.scratch_slot == DIMS.max_requests != 0
     assert set(rows.position[5:].tolist()) == {0}
 
 
-@pytest.mark.parametrize(("position", "seen"), [(3, [0, 1, 2, 3]), (4, [1, 2, 3, 4]), (5, [2, 3, 4, 5]), (9, [6, 7, 8, 9])])
+@pytest.mark.parametrize(
+    ("position", "seen"), [(3, [0, 1, 2, 3]), (4, [1, 2, 3, 4]), (5, [2, 3, 4, 5]), (9, [6, 7, 8, 9])]
+)
 def test_the_window_counts_the_row_itself(position, seen):
     """Field report 35: a window of four at position 9 sees 6 to 9; verify rows shift by one each."""
     dims = replace(DIMS, sliding_window=4)
@@ -105,9 +109,9 @@ def test_a_draft_block_sees_its_context_window_and_the_whole_block():
     assert table.shape == (6, 4 + 3)
     for row in range(3):
         context = [place % ring for place in (2, 3, 4, 5)]
-        assert table[row].tolist() == context + [block, block + 1, block + 2]
+        assert table[row].tolist() == [*context, block, block + 1, block + 2]
         short = [-1, -1, ring, ring + 1]
-        assert table[3 + row].tolist() == short + [block + 3, block + 4, block + 5]
+        assert table[3 + row].tolist() == [*short, block + 3, block + 4, block + 5]
 
 
 def test_a_chunk_longer_than_the_ring_keeps_its_newest_rows():

@@ -72,7 +72,9 @@ TestAllocation.settings = settings(max_examples=40, stateful_step_count=30, dead
 def test_errors_name_the_option_to_raise():
     allocator = PageAllocator(replace(DIMS, kv_pages=2))
     slot = allocator.join()
-    with pytest.raises(CapacityError, match=r"needs 3 more KV pages and 2 are free; raise pipeline\.kv_pool_tokens"):
+    with pytest.raises(
+        CapacityError, match=r"needs 3 more KV pages and 2 are free; raise pipeline\.kv_pool_tokens"
+    ):
         allocator.extend(slot, 96)
     with pytest.raises(CapacityError, match=r"129 tokens is beyond pipeline\.context_length=128"):
         allocator.extend(slot, 129)

@@ -98,7 +98,9 @@ def test_asking_after_the_seal_names_the_provider(planned):
 
 def test_a_buffer_whose_gate_is_off_is_a_typed_error_with_the_reason():
     arena = Arena(plan(load_config(["speculative=off"])), CPU)
-    with pytest.raises(FeatureDisabled, match="'extend_seq_lens' does not exist because it is off: speculation is off"):
+    with pytest.raises(
+        FeatureDisabled, match="'extend_seq_lens' does not exist because it is off: speculation is off"
+    ):
         arena.buffers["extend_seq_lens"]
     with pytest.raises(FeatureDisabled, match=r"no provider that is on offers it; off are .*sampling_inputs"):
         arena.buffers["temperatures"]

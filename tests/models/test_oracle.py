@@ -31,7 +31,7 @@ def pair(request, tmp_path_factory):
     assembly.close()
 
 
-@pytest.fixture()
+@pytest.fixture
 def driver(pair):
     driver = Driver(pair[1])
     yield driver

@@ -17,7 +17,12 @@ DIMS_128 = replace(DIMS, context_length=128)
 
 def verify(prefix_lens, token_ids, **options):
     return make_batch(
-        DIMS_128, Mode.TARGET_VERIFY, slots=range(len(prefix_lens)), prefix_lens=prefix_lens, token_ids=token_ids, **options
+        DIMS_128,
+        Mode.TARGET_VERIFY,
+        slots=range(len(prefix_lens)),
+        prefix_lens=prefix_lens,
+        token_ids=token_ids,
+        **options,
     )
 
 
@@ -31,7 +36,9 @@ def test_a_verify_window_is_clipped_at_the_context_limit(prefix):
 
 def test_a_request_at_the_limit_is_refused_by_name_not_given_a_negative_length():
     """Field report 30: a prefix of 128 leaves no row."""
-    with pytest.raises(BatchError, match="slot 0 with a prefix of 128 and 0 rows passes pipeline.context_length=128"):
+    with pytest.raises(
+        BatchError, match=r"slot 0 with a prefix of 128 and 0 rows passes pipeline\.context_length=128"
+    ):
         verify([128], [[1] * 6])
 
 

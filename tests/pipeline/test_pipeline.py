@@ -38,7 +38,12 @@ def admit(assembly: Assembly, requests: int) -> None:
         updates = assembly.pages.extend(slot, PREFIX + 40)
         assembly.replay(
             make_batch(
-                assembly.dims, Mode.EXTEND, slots=[slot], prefix_lens=[0], token_ids=[tokens], page_updates=updates
+                assembly.dims,
+                Mode.EXTEND,
+                slots=[slot],
+                prefix_lens=[0],
+                token_ids=[tokens],
+                page_updates=updates,
             )
         )
 
@@ -64,9 +69,13 @@ def test_stages_run_once_and_in_order_only():
             (Stage.CAPTURE, pipeline.capture),
             (Stage.FREEZE, pipeline.freeze),
         ):
-            with pytest.raises(StageOrderError, match=f"at CONSTRUCT and cannot run {stage.value}: .*AUTOTUNE"):
+            with pytest.raises(
+                StageOrderError, match=f"at CONSTRUCT and cannot run {stage.value}: .*AUTOTUNE"
+            ):
                 call()
-        with pytest.raises(StageOrderError, match=r"cannot run replay: it needs FREEZE to be done; call prepare\(\)"):
+        with pytest.raises(
+            StageOrderError, match=r"cannot run replay: it needs FREEZE to be done; call prepare\(\)"
+        ):
             assembly.replay(verify_batch(assembly, 1))
         assembly.prepare()
         assert list(assembly.stage_seconds) == [stage.value for stage in STAGES]
@@ -195,7 +204,10 @@ def build_with_policy(policy: str) -> Assembly:
 
 def test_policy_error_names_the_batch_and_the_largest_bucket():
     """Field report 18: nine requests on buckets up to eight."""
-    with build_with_policy("error") as assembly, pytest.raises(NoBucket, match=r"batch of 9 requests .* holds 8"):
+    with (
+        build_with_policy("error") as assembly,
+        pytest.raises(NoBucket, match=r"batch of 9 requests .* holds 8"),
+    ):
         assembly.replay(verify_batch(assembly, 9))
 
 
@@ -215,7 +227,9 @@ def test_a_moved_buffer_is_found_before_a_graph_replays_its_old_address():
         assembly.prepare()
         tensor = assembly.buffers["extend_seq_lens"]
         tensor.data = tensor.clone()
-        with pytest.raises(AddressChanged, match=r"extend_seq_lens \(provider extend_seq_lens\).*never rebind"):
+        with pytest.raises(
+            AddressChanged, match=r"extend_seq_lens \(provider extend_seq_lens\).*never rebind"
+        ):
             assembly.pipeline.verify_addresses()
 
 

@@ -64,5 +64,3 @@ def test_build_gives_normal_tensors_in_any_grad_mode(mode):
         assembly.prepare()
     finally:
         assembly.close()
-
-

@@ -51,7 +51,9 @@ def first_tokens(p, q, drafts: tuple[int, ...], vocabulary: int, grid: int) -> d
     cases = torch.cartesian_prod(*[points] * width).reshape(-1, width)
     count = len(cases)
     rows = torch.stack([p[drafts[:i]] for i in range(width)]).expand(count, -1, -1)
-    draft_rows = None if q is None else torch.stack([q[drafts[:i]] for i in range(width - 1)]).expand(count, -1, -1)
+    draft_rows = (
+        None if q is None else torch.stack([q[drafts[:i]] for i in range(width - 1)]).expand(count, -1, -1)
+    )
     lens, tokens = accept_sampled(
         rows,
         torch.tensor([[0, *drafts]]).expand(count, -1),
@@ -75,10 +77,11 @@ def test_sampling_commits_the_targets_own_distribution(seed, sampled_drafts):
     q = target_probs(vocabulary, 2, seed + 100) if sampled_drafts else None
     first = torch.zeros(vocabulary, dtype=torch.float64)
     for drafts in product(range(vocabulary), repeat=2):
-        if q is None:
-            weight = 1.0 if drafts == (1, 2) else 0.0
-        else:
-            weight = float(q[()][drafts[0]] * q[drafts[:1]][drafts[1]])
+        weight = (
+            (1.0 if drafts == (1, 2) else 0.0)
+            if q is None
+            else float(q[()][drafts[0]] * q[drafts[:1]][drafts[1]])
+        )
         if weight == 0.0:
             continue
         for tokens, share in first_tokens(p, q, drafts, vocabulary, grid).items():
@@ -91,14 +94,20 @@ def test_a_draft_of_probability_one_is_always_accepted_and_of_zero_never():
     probs = torch.zeros(2, 2, 4)
     probs[0, 0, 2] = probs[0, 1, 1] = probs[1, 0, 3] = probs[1, 1, 1] = 1.0
     lens, tokens = accept_sampled(
-        probs, torch.tensor([[0, 2], [0, 2]]), torch.tensor([2, 2]), uniforms=torch.tensor([[0.999, 0.999], [0.0, 0.0]])
+        probs,
+        torch.tensor([[0, 2], [0, 2]]),
+        torch.tensor([2, 2]),
+        uniforms=torch.tensor([[0.999, 0.999], [0.0, 0.0]]),
     )
     assert lens.tolist() == [2, 1]
     assert tokens[0].tolist() == [2, 1]
     assert tokens[1, 0] == 3
 
 
-@given(weights=st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=2, max_size=9).filter(any), uniform=st.floats(0, 1, exclude_max=True))
+@given(
+    weights=st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=2, max_size=9).filter(any),
+    uniform=st.floats(0, 1, exclude_max=True),
+)
 def test_a_token_of_weight_zero_is_never_sampled(weights, uniform):
     token = int(sample(torch.tensor([weights]), torch.tensor([uniform])))
     assert weights[token] > 0
@@ -120,5 +129,7 @@ def test_temperature_zero_is_greedy():
 
 def test_a_padding_request_commits_nothing():
     probs = torch.full((1, 3, 4), 0.25)
-    lens, _ = accept_sampled(probs, torch.zeros(1, 3, dtype=torch.long), torch.tensor([0]), uniforms=torch.zeros(1, 3))
+    lens, _ = accept_sampled(
+        probs, torch.zeros(1, 3, dtype=torch.long), torch.tensor([0]), uniforms=torch.zeros(1, 3)
+    )
     assert lens.tolist() == [0]
