@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+
+# Workers share the cores; a second thread in each would only wait for the others.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
