@@ -19,6 +19,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from dspark_factory.config.load import explain_all, register_schemas, to_config
+from dspark_factory.config.prompt_override import quote_prompts
 from dspark_factory.config.schema import OutputFormat
 from dspark_factory.errors import ConfigError, DsparkError
 from dspark_factory.reporting.console import output_console
@@ -44,6 +45,8 @@ class JobFailed(DsparkError):
 def main() -> int:
     """Run the command line; returns the exit status."""
     register_schemas()
+    sweeping = any(argument in ("-m", "--multirun") for argument in sys.argv)
+    sys.argv[1:] = quote_prompts(sys.argv[1:], sweeping=sweeping)
     application = hydra.main(
         config_path="pkg://dspark_factory.conf", config_name="config", version_base="1.3"
     )(run_job)

@@ -19,6 +19,7 @@ from dspark_factory.config.composed import Problem, first_line, problems
 from dspark_factory.config.explain import explain
 from dspark_factory.config.model_shape import checkpoint_folder, read_shape
 from dspark_factory.config.paths import anchor_paths, anchored_checkpoint
+from dspark_factory.config.prompt_override import quote_prompts
 from dspark_factory.config.rules import check
 from dspark_factory.errors import ConfigError
 from dspark_factory.registry import backend_plugins, buffer_plugins
@@ -69,6 +70,7 @@ def load_config(overrides: Sequence[str] = ()) -> schema.Config:
         ConfigError: with every reason, one line each.
     """
     register_schemas()
+    overrides = quote_prompts(overrides)
     with _hydra():
         try:
             composed = compose(CONFIG_NAME, overrides=list(overrides))
