@@ -120,12 +120,19 @@ class TrainTargetTask(TaskSpec):
     checkpoint_out: str = MISSING
     """Folder to write; must be empty or absent."""
     steps: int = _at_least(1, 2000)
+    """Optimizer steps."""
     batch_size: int = _at_least(1, 32)
+    """Sequences per step."""
     sequence_length: int = _at_least(2, 1024)
+    """Tokens per sequence."""
     learning_rate: float = _at_least(0, 2.0e-3, above=True)
+    """Peak of the learning rate; it warms up linearly and falls to a twentieth along a cosine."""
     warmup_steps: int = _at_least(0, 100)
+    """Steps of the linear warm-up."""
     weight_decay: float = _at_least(0, 0.05)
+    """Decoupled weight decay of AdamW."""
     seed: int = 0
+    """Seed of initial weights and of the batches drawn."""
 
 
 @dataclass(kw_only=True)
@@ -137,6 +144,7 @@ class DsparkShape:
     target_layer_ids: list[int] = MISSING
     """Target layers whose features are injected; one draft stage each."""
     markov_rank: int = MISSING
+    """Rank of the Markov head."""
 
 
 @dataclass(kw_only=True)
@@ -147,38 +155,64 @@ class ModelSpec:
     """
 
     name: str = MISSING
+    """Name in messages and records."""
     checkpoint: str | None = None
     """Checkpoint folder in the transformers format, or the name of a shipped one; null builds the attention
     stack with synthetic inputs."""
     vocab_size: int | None = _at_least(1, None)
+    """Tokens of the vocabulary."""
     hidden_size: int | None = _at_least(1, None)
+    """Channels of the residual streams."""
     layer_types: list[CompressedLayerType] | None = None
+    """Attention type of every layer."""
     num_attention_heads: int | None = _at_least(1, None)
+    """Query heads; one shared head holds keys and values."""
     head_dim: int | None = _at_least(1, None)
+    """Channels of a head, and of a KV row."""
     qk_rope_head_dim: int | None = _at_least(1, None)
+    """Last channels of a head that rotate with the position; even."""
     q_lora_rank: int | None = _at_least(1, None)
+    """Rank of the query projection."""
     o_groups: int | None = _at_least(1, None)
+    """Groups of heads in the output projection."""
     o_lora_rank: int | None = _at_least(1, None)
+    """Rank of each group of the output projection."""
     sliding_window: int | None = _at_least(1, None)
     """Keys that a row sees in its window, itself included."""
     csa_ratio: int | None = _at_least(1, None)
+    """Tokens per compressed entry in compressed sparse layers."""
     hca_ratio: int | None = _at_least(1, None)
+    """Tokens per compressed entry in heavily compressed layers."""
     index_n_heads: int | None = _at_least(1, None)
+    """Heads of the lightning indexer."""
     index_head_dim: int | None = _at_least(1, None)
+    """Channels of an indexer head."""
     index_topk: int | None = _at_least(1, None)
+    """Compressed entries that the indexer selects per row."""
     max_position_embeddings: int | None = _at_least(1, None)
+    """Longest context that the model supports, in tokens."""
     rope_theta: float | None = None
+    """Rotary base of sliding-window layers."""
     compress_rope_theta: float | None = None
+    """Rotary base of compressing layers."""
     rope_scaling: dict[str, float] | None = None
     """YaRN of the compressed layers: factor, original_max_position_embeddings, beta_fast, beta_slow."""
     moe_intermediate_size: int | None = _at_least(1, None)
+    """Channels inside an expert."""
     n_routed_experts: int | None = _at_least(1, None)
+    """Routed experts per layer."""
     n_shared_experts: int | None = _at_least(1, None)
+    """Experts that every token uses."""
     num_experts_per_tok: int | None = _at_least(1, None)
+    """Routed experts per token."""
     routed_scaling_factor: float | None = None
+    """Factor on the routed experts' output."""
     num_hash_layers: int | None = None
+    """Leading layers that route by token id."""
     hc_mult: int | None = _at_least(1, None)
+    """Residual streams of the hyper-connections."""
     hc_sinkhorn_iters: int | None = _at_least(1, None)
+    """Sinkhorn iterations of the hyper-connections."""
     dspark: DsparkShape | None = None
     """Drafter that the checkpoint carries; null where it has none."""
 
@@ -250,6 +284,7 @@ class DeviceSpec:
     """Where and in which precision the model runs."""
 
     kind: DeviceKind = DeviceKind.cpu
+    """cpu or cuda."""
     dtype: FloatType = FloatType.float32
     """Weights and activations."""
     kv_dtype: FloatType | None = None
@@ -265,14 +300,17 @@ class WorkloadSpec:
     """The prompts to decode, and how."""
 
     prompts: list[str] = field(default_factory=list)
+    """Prompts to decode."""
     prompt: str | None = None
     """One prompt; replaces ``prompts``."""
     file: str | None = None
     """Text file with one prompt per line, or JSON lines with a "prompt" key; replaces ``prompts``."""
     max_new_tokens: int = _at_least(1, 256)
+    """Tokens to produce per prompt."""
     temperature: float = _at_least(0, 0.0)
     """0 is greedy; above, exact rejection sampling at this softmax temperature."""
     seed: int = 0
+    """Seed of sampling; each prompt draws numbers of its own."""
     ignore_end: bool = True
     """Keep decoding past the end-of-document token, so that runs are comparable."""
 
