@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class DsparkError(Exception):
-    """Base of all errors that the factory raises on purpose."""
+    """Base of all errors that the factory raises on purpose. Survives a trip to another process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, dict(vars(self)))
+
+
+def _restored(kind: type[DsparkError], arguments: tuple[Any, ...], state: dict[str, Any]) -> DsparkError:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    vars(error).update(state)
+    return error
 
 
 class ConfigError(DsparkError):

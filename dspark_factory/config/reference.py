@@ -9,7 +9,7 @@ from dataclasses import MISSING, Field, fields
 from enum import Enum
 from typing import Any
 
-from dspark_factory.api import BackendSpec, BufferSpec
+from dspark_factory.api import BackendPlugin, BackendSpec, BufferPlugin, BufferSpec
 from dspark_factory.config import schema
 from dspark_factory.registry import backend_plugins, buffer_plugins
 
@@ -27,8 +27,8 @@ def reference() -> str:
     parts += _group("model", {"": schema.ModelSpec}, None)
     parts += _group("model.dspark", {"": schema.DsparkShape}, None)
     parts += _group("speculative", schema.SPECULATIVE, schema.SpeculativeSpec)
-    parts += _group("backend", {name: item.spec for name, item in backend_plugins.items()}, BackendSpec)
-    parts += _group("buffers", {name: item.spec for name, item in buffer_plugins.items()}, BufferSpec)
+    parts += _group("backend", _specs(backend_plugins), BackendSpec)
+    parts += _group("buffers", _specs(buffer_plugins), BufferSpec)
     for name, node in (
         ("pipeline", schema.PipelineSpec),
         ("device", schema.DeviceSpec),
@@ -36,6 +36,12 @@ def reference() -> str:
     ):
         parts += _group(name, {"": node}, None)
     return "\n".join(parts) + "\n"
+
+
+def _specs(plugins: Mapping[str, BackendPlugin | BufferPlugin]) -> dict[str, type]:
+    """Options of the built-in plugins; those of others are documented by others."""
+    own = schema.__name__.partition(".")[0]
+    return {name: plugin.spec for name, plugin in plugins.items() if plugin.spec.__module__.startswith(f"{own}.")}
 
 
 def _group(name: str, nodes: Mapping[str, type], base: type | None) -> Iterator[str]:
