@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from dspark_factory.factory import Assembly, build
     from dspark_factory.planning.plan import Plan, plan
+    from dspark_factory.registry import register_backend_plugin, register_buffer_plugin
 
 __all__ = [
     "AddressChanged",
@@ -50,6 +51,8 @@ __all__ = [
     "build",
     "load_config",
     "plan",
+    "register_backend_plugin",
+    "register_buffer_plugin",
 ]
 
 _HOME = {
@@ -59,6 +62,8 @@ _HOME = {
     "plan": "dspark_factory.planning.plan",
     "Assembly": "dspark_factory.factory",
     "build": "dspark_factory.factory",
+    "register_buffer_plugin": "dspark_factory.registry",
+    "register_backend_plugin": "dspark_factory.registry",
 }
 
 

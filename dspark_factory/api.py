@@ -36,6 +36,7 @@ __all__ = [
     "Gate",
     "LayerAttention",
     "ObservesOutcome",
+    "Reports",
     "Role",
     "StagesInputs",
     "StepBatch",
@@ -268,6 +269,15 @@ class ObservesOutcome(Protocol):
 
     def observe(self, outcome: StepOutcome) -> None:
         """Called once per step after acceptance."""
+        ...
+
+
+@runtime_checkable
+class Reports(Protocol):
+    """A bound provider that has something to say after a run, for the record and the console."""
+
+    def report(self) -> dict[str, Any]:
+        """Values that JSON can hold, by name. Called on the host between steps; it may read the device."""
         ...
 
 

@@ -18,10 +18,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from dspark_factory.config.help import help_text
 from dspark_factory.config.load import explain_all, register_schemas, to_config
 from dspark_factory.config.prompt_override import quote_prompts
 from dspark_factory.config.schema import OutputFormat
-from dspark_factory.errors import ConfigError, DsparkError
+from dspark_factory.errors import ConfigError, DsparkError, PluginError
 from dspark_factory.reporting.console import output_console
 from dspark_factory.results import Record, RecordBuilder, Status, record_text, write_record
 from dspark_factory.tasks import load_task
@@ -44,7 +45,14 @@ class JobFailed(DsparkError):
 
 def main() -> int:
     """Run the command line; returns the exit status."""
-    register_schemas()
+    try:
+        register_schemas()
+    except PluginError as error:
+        print_reasons([str(error)])
+        return REFUSED
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        print(help_text(), end="")
+        return 0
     sweeping = any(argument in ("-m", "--multirun") for argument in sys.argv)
     sys.argv[1:] = quote_prompts(sys.argv[1:], sweeping=sweeping)
     application = hydra.main(

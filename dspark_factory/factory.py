@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 
-from dspark_factory.api import ComputesInStep, ObservesOutcome, StagesInputs, StepBatch, StepOutcome
+from dspark_factory.api import (
+    ComputesInStep,
+    ObservesOutcome,
+    Reports,
+    StagesInputs,
+    StepBatch,
+    StepOutcome,
+)
 from dspark_factory.config.schema import Config, DeviceKind
 from dspark_factory.errors import TaskError
 from dspark_factory.kv.page_allocator import PageAllocator
@@ -60,6 +67,7 @@ class Assembly:
             [(name, item) for name, item in bound.items() if isinstance(item, ComputesInStep)],
         )
         self._observers = [(name, item) for name, item in bound.items() if isinstance(item, ObservesOutcome)]
+        self._reporters = [(name, item) for name, item in bound.items() if isinstance(item, Reports)]
         self.pages = PageAllocator(dims)
         self.pipeline = Pipeline(
             config.pipeline,
@@ -109,11 +117,19 @@ class Assembly:
                     observer.observe(outcome)
         return result
 
+    def reports(self) -> dict[str, dict[str, Any]]:
+        """What the providers that report have to say, by provider; empty after close."""
+        reports: dict[str, dict[str, Any]] = {}
+        for name, reporter in self._reporters:
+            with provider_scope(name):
+                reports[name] = reporter.report()
+        return reports
+
     def close(self) -> None:
         """Release graphs and memory; safe to call again."""
         self.pipeline.close()
         self.arena.close()
-        self._observers = []
+        self._observers, self._reporters = [], []
 
     def __enter__(self) -> Self:
         return self

@@ -1,12 +1,13 @@
-"""Attention: rows and index tables, the layer mathematics, and the backends that attend."""
+"""Attention: rows and index tables, the layer mathematics, and the backends that attend.
+
+Each backend's descriptor is an entry point of this distribution (``pyproject.toml``).
+"""
 
 from dspark_factory.api import BackendPlugin
 from dspark_factory.attention.spec import ReferenceBackendSpec
 
-PLUGINS = (
-    BackendPlugin(
-        name="reference",
-        spec=ReferenceBackendSpec,
-        backend="dspark_factory.attention.reference:ReferenceBackend",
-    ),
+REFERENCE = BackendPlugin(
+    name="reference",
+    spec=ReferenceBackendSpec,
+    backend="dspark_factory.attention.reference:ReferenceBackend",
 )

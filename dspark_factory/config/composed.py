@@ -14,8 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from dspark_factory.config import schema
 from dspark_factory.config.expected import expected, is_schema, schema_fields
 from dspark_factory.config.groups import Groups
-from dspark_factory.registry import backend_plugins, buffer_plugins
-from dspark_factory.registry.registry import unknown_name
+from dspark_factory.registry import backend_plugins, buffer_plugins, plugin_failures
 
 TARGET_KEY = "_target_"
 
@@ -67,6 +66,9 @@ def unknown_option(section: str, name: str, kind: type) -> str:
 def _unknown_at_top(name: str) -> str:
     groups = Groups()
     names = sorted({*groups.names(), *schema_fields(schema.Config)})
+    failures = [failure for failure in plugin_failures() if failure.name == name]
+    if failures:
+        return f"{name}: {failures[0]}"
     start = f"{name}: there is no group or option {name!r}"
     nearest = get_close_matches(name, names, n=1, cutoff=0.6)
     if nearest:
@@ -79,7 +81,7 @@ def unknown_buffer(name: str) -> str:
     """Reason for options of a buffer provider that is unknown, or known and not selected."""
     if name in buffer_plugins:
         return f"buffers.{name} is not selected; add it to the list in buffers=[…]"
-    return f"buffers.{name}: {unknown_name('buffer provider', name, buffer_plugins)}"
+    return f"buffers.{name}: {buffer_plugins.unknown(name)}"
 
 
 def _targets(node: Any, path: str) -> Iterator[Problem]:

@@ -13,9 +13,11 @@ from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
+from dspark_factory.api import BackendPlugin, BufferPlugin
 from dspark_factory.config.composed import TARGET_KEY, first_line, refuse_target
 from dspark_factory.config.groups import Groups
 from dspark_factory.config.values import nearest_option, value_reason
+from dspark_factory.registry import plugin_of_group
 
 logger = logging.getLogger(__name__)
 
@@ -167,10 +169,19 @@ def _refused_choice(item: Override, error: Exception) -> str:
     if item.is_hydra_override():
         return f"{line}: {first_line(error)}"
     if item.is_add():
+        owner = plugin_of_group(str(item.key_or_group))
+        if owner is not None:
+            return f"{line}: it sets options of {owner.name}; {_select(owner)}"
         return f"{line}: {item.key_or_group} is chosen already; write {line.lstrip('+')}"
     if "+" + line in str(error):
         return f"{line}: no {item.key_or_group} is chosen by default; write +{line}"
     return f"{line}: {first_line(error)}"
+
+
+def _select(plugin: BufferPlugin | BackendPlugin) -> str:
+    if isinstance(plugin, BufferPlugin):
+        return f"select it with buffers=[default,{plugin.name}], and give each of its groups once"
+    return f"choose it with backend={plugin.name}, and give each of its groups once"
 
 
 __all__ = ["Compose", "Explained", "explain"]

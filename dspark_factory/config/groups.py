@@ -9,7 +9,10 @@ from difflib import get_close_matches
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 
+from dspark_factory.registry import backend_plugins, buffer_plugins
+
 _NOT_OURS = ("hydra", "schema")
+_PLUGINS = {"buffers": buffer_plugins, "backend": backend_plugins}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,10 @@ class Groups:
 
     def unknown_option(self, group: str, option: str) -> str:
         """Reason for an option that the group does not have."""
+        plugins = _PLUGINS.get(group)
+        failure = plugins.failure(option) if plugins is not None else None
+        if failure is not None:
+            return f"{group}={option}: {failure}"
         nearest = get_close_matches(option, self.options(group), n=1, cutoff=0.5)
         proposal = f"did you mean {nearest[0]}? Options" if nearest else "options"
         return f"{group}={option}: {group} has no {option!r}; {proposal}: {self.options_text(group)}"

@@ -6,61 +6,28 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import cast
 
 from hydra import compose, initialize_config_module
-from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
-from dspark_factory.api import BackendPlugin, BufferPlugin
 from dspark_factory.config import schema
 from dspark_factory.config.composed import Problem, first_line, problems
 from dspark_factory.config.explain import explain
-from dspark_factory.config.model_shape import checkpoint_folder, read_shape
-from dspark_factory.config.paths import anchor_paths, anchored_checkpoint
+from dspark_factory.config.paths import anchor_paths
 from dspark_factory.config.prompt_override import quote_prompts
 from dspark_factory.config.rules import check
+from dspark_factory.config.store import register_schemas
 from dspark_factory.errors import ConfigError
-from dspark_factory.registry import backend_plugins, buffer_plugins
 
 logger = logging.getLogger(__name__)
 
 CONFIG_MODULE = "dspark_factory.conf"
 CONFIG_NAME = "config"
-DEFAULT_NUM_DRAFT_TOKENS = 6
 
 _TO_COME = "(missing)"
 """Stands in for a missing text while the rules run; what they say about it is dropped."""
-
-
-def register_schemas() -> None:
-    """Make every dataclass known to Hydra, and the one resolver; safe to call again."""
-    store = ConfigStore.instance()
-    store.store(name="schema", node=schema.Config)
-    for group, node in {
-        "model": schema.ModelSpec,
-        "pipeline": schema.PipelineSpec,
-        "device": schema.DeviceSpec,
-        "workload": schema.WorkloadSpec,
-    }.items():
-        store.store(group=f"schema/{group}", name=group, node=node)
-    for group, nodes in {"task": schema.TASKS, "speculative": schema.SPECULATIVE}.items():
-        for name, node in nodes.items():
-            store.store(group=f"schema/{group}", name=name, node=node)
-    for group, plugins in {"backend": backend_plugins, "buffers": buffer_plugins}.items():
-        for name, plugin in plugins.items():
-            store.store(group=f"schema/{group}", name=name, node=plugin.spec)
-            if _needs_option(plugin):
-                package = f"buffers.{name}" if group == "buffers" else group
-                store.store(group=group, name=name, node=plugin.spec, package=package)
-    OmegaConf.register_new_resolver("dspark.num_draft_tokens", _num_draft_tokens, replace=True)
-
-
-def _needs_option(plugin: BackendPlugin | BufferPlugin) -> bool:
-    """Whether a plugin brings no file of its group, so that its schema is what ``buffers=[…]`` chooses."""
-    code = plugin.provider if isinstance(plugin, BufferPlugin) else plugin.backend
-    return plugin.config_package is None and not code.startswith("dspark_factory.")
 
 
 def load_config(overrides: Sequence[str] = ()) -> schema.Config:
@@ -71,7 +38,7 @@ def load_config(overrides: Sequence[str] = ()) -> schema.Config:
     """
     register_schemas()
     overrides = quote_prompts(overrides)
-    with _hydra():
+    with hydra_session():
         try:
             composed = compose(CONFIG_NAME, overrides=list(overrides))
         except Exception as error:
@@ -118,7 +85,7 @@ def explain_all(
     lines = list(overrides)
     if config_folder is not None:
         lines.insert(0, f"hydra.searchpath=[file://{os.path.abspath(config_folder)}]")
-    with _hydra():
+    with hydra_session():
         return _refusals(lines, error, sweeping=sweeping, config_name=config_name)
 
 
@@ -166,28 +133,8 @@ def _objects(composed: DictConfig, found: list[Problem], reasons: list[str]) -> 
         return None
 
 
-def _num_draft_tokens(block_size: int | None, trained_block_size: int | None, *, _root_: Any) -> int:
-    """Default verify width: the given block size and the anchor, else the drafter's own, else six."""
-    drafts = block_size if block_size is not None else trained_block_size
-    if drafts is None:
-        drafts = _checkpoint_block_size(_root_)
-    return DEFAULT_NUM_DRAFT_TOKENS if drafts is None else drafts + 1
-
-
-def _checkpoint_block_size(root: Any) -> int | None:
-    """Trained block size that the model's checkpoint states; a rule reports an unreadable checkpoint."""
-    name = OmegaConf.select(root, "model.checkpoint", throw_on_missing=False)
-    if not isinstance(name, str):
-        return None
-    try:
-        drafter = read_shape(checkpoint_folder(anchored_checkpoint(name)), shown=name).get("dspark")
-    except ConfigError:
-        return None
-    return None if drafter is None else drafter.block_size
-
-
 @contextmanager
-def _hydra() -> Iterator[None]:
+def hydra_session() -> Iterator[None]:
     """Hydra's compose API, re-entrant: an enclosing application's state comes back afterwards."""
     before = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()

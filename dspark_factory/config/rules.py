@@ -80,7 +80,8 @@ def _kinds(config: Config, model: ModelSpec) -> Iterator[str]:
     for group, (what, kinds) in known.items():
         spec = getattr(config, group)
         if spec.kind not in kinds:
-            yield f"{group}.kind={spec.kind}: {unknown_name(what, spec.kind, kinds)}"
+            failure = backend_plugins.failure(spec.kind) if group == "backend" else None
+            yield f"{group}.kind={spec.kind}: {failure or unknown_name(what, spec.kind, kinds)}"
         elif type(spec) is not kinds[spec.kind]:
             yield f"{group}.kind={spec.kind} does not fit {group}'s other options; write {group}={spec.kind}"
 
@@ -209,7 +210,7 @@ def _capacity(config: Config, model: ModelSpec) -> Iterator[str]:
 def _buffers(config: Config, model: ModelSpec) -> Iterator[str]:
     for name in config.buffers:
         if name not in buffer_plugins:
-            yield f"buffers.{name}: {unknown_name('buffer provider', name, buffer_plugins)}"
+            yield f"buffers.{name}: {buffer_plugins.unknown(name)}"
 
 
 def _workload(config: Config, model: ModelSpec) -> Iterator[str]:

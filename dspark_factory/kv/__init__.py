@@ -1,14 +1,17 @@
-"""KV state: pools, page table, indexer keys and compressor-state rings, and the host page allocator."""
+"""KV state: pools, page table, indexer keys and compressor-state rings, and the host page allocator.
+
+Each descriptor is an entry point of this distribution (``pyproject.toml``).
+"""
 
 from dspark_factory.api import BufferPlugin, BufferSpec
 
-PLUGINS = (
-    BufferPlugin(name="kv_pools", spec=BufferSpec, provider="dspark_factory.kv.pools:KvPools"),
-    BufferPlugin(name="index_keys", spec=BufferSpec, provider="dspark_factory.kv.pools:IndexKeys"),
-    BufferPlugin(
-        name="compressor_state",
-        spec=BufferSpec,
-        provider="dspark_factory.kv.compressor_state:CompressorState",
-    ),
-    BufferPlugin(name="page_table", spec=BufferSpec, provider="dspark_factory.kv.page_table:PageTable"),
+KV_POOLS = BufferPlugin(name="kv_pools", spec=BufferSpec, provider="dspark_factory.kv.pools:KvPools")
+INDEX_KEYS = BufferPlugin(name="index_keys", spec=BufferSpec, provider="dspark_factory.kv.pools:IndexKeys")
+COMPRESSOR_STATE = BufferPlugin(
+    name="compressor_state",
+    spec=BufferSpec,
+    provider="dspark_factory.kv.compressor_state:CompressorState",
+)
+PAGE_TABLE = BufferPlugin(
+    name="page_table", spec=BufferSpec, provider="dspark_factory.kv.page_table:PageTable"
 )

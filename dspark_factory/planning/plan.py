@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from dspark_factory.api import (
-    BufferPlugin,
-    BufferProvider,
-    BufferRequest,
-    BufferSpec,
-    DType,
-    Extent,
-    Gate,
-    Role,
-    Update,
-)
+from dspark_factory.api import BufferRequest, DType, Extent, Gate, Role, Update
 from dspark_factory.config.model_shape import resolve_model
 from dspark_factory.config.schema import Config
 from dspark_factory.errors import ConfigError
+from dspark_factory.planning.asking import ask
 from dspark_factory.planning.dims import Dims, LayerType
 from dspark_factory.planning.graph_keys import GraphKey, captured_keys
+from dspark_factory.planning.needed import missing_providers
 from dspark_factory.planning.ordering import in_dependency_order
 from dspark_factory.planning.resolve import resolve_dims, speculation_gate
-from dspark_factory.registry import backend_plugins, buffer_plugins, load_object
+from dspark_factory.registry import backend_plugins, buffer_plugins
 
 ALIGNMENT_NBYTES = 256
 """Start of every buffer in its block; what tensor-core loads and pinned copies like."""
@@ -122,18 +113,18 @@ def plan(config: Config) -> Plan:
     """Plan a configuration that passed its rules.
 
     Raises:
-        ConfigError: the backend cannot serve it, providers depend on one another in a circle or want the same
-            buffer name, or it does not fit in ``device.memory_gib``; all reasons at once.
+        ConfigError: the backend cannot serve it, a plugin raises when it is asked, providers depend on one another
+            in a circle or want the same buffer name, or it does not fit in ``device.memory_gib``; all reasons
+            at once.
     """
     dims = resolve_dims(config)
     speculation = speculation_gate(config, resolve_model(config.model))
     backend_plugin = backend_plugins[config.backend.kind]
-    backend = load_object(backend_plugin.backend)()
-    reasons = [f"backend={backend_plugin.name}: {reason}" for reason in backend.reasons(dims)]
     order = in_dependency_order({name: buffer_plugins[name] for name in config.buffers})
-    gates, asked = _gates_and_requests(order, config.buffers, dims, backend_plugin.reads)
-    asked += [(f"backend.{backend_plugin.name}", item) for item in backend.requests(config.backend, dims)]
-    reasons += _name_clashes(asked)
+    answers = ask(order, config.buffers, backend_plugin, config.backend, dims)
+    gates, asked = answers.gates, answers.requests
+    reasons = [*answers.reasons, *_name_clashes(asked)]
+    reasons = reasons or missing_providers(gates, dims)
     if reasons:
         raise ConfigError(reasons)
     buffers, block_nbytes, staged_nbytes = _lay_out(asked)
@@ -152,43 +143,6 @@ def plan(config: Config) -> Plan:
     )
     _check_memory(config, result)
     return result
-
-
-def _gates_and_requests(
-    order: Sequence[BufferPlugin], specs: dict[str, BufferSpec], dims: Dims, backend_reads: Sequence[str]
-) -> tuple[dict[str, Gate], list[tuple[str, BufferRequest]]]:
-    """Ask every gate, then the open ones for their requests; a closed gate is never asked."""
-    readers = {name: ["the backend"] for name in backend_reads}
-    for plugin in order:
-        if specs[plugin.name].enabled:
-            for name in plugin.reads:
-                readers.setdefault(name, []).append(plugin.name)
-    gates: dict[str, Gate] = {}
-    asked: list[tuple[str, BufferRequest]] = []
-    for plugin in order:
-        provider = load_object(plugin.provider)()
-        gates[plugin.name] = gate = _gate(plugin, provider, specs[plugin.name], dims, gates, readers)
-        if gate.enabled:
-            asked += [(plugin.name, item) for item in provider.requests(specs[plugin.name], dims)]
-    return gates, asked
-
-
-def _gate(
-    plugin: BufferPlugin,
-    provider: BufferProvider[Any],
-    spec: BufferSpec,
-    dims: Dims,
-    gates: Mapping[str, Gate],
-    readers: Container[str],
-) -> Gate:
-    if not spec.enabled:
-        return Gate.off(f"buffers.{plugin.name}.enabled=false")
-    for name in plugin.requires:
-        if not gates[name].enabled:
-            return Gate.off(f"it requires {name}, which is off: {gates[name].reason}")
-    if plugin.on_demand and plugin.name not in readers:
-        return Gate.off("nobody reads it")
-    return provider.gate(spec, dims)
 
 
 def _name_clashes(asked: Sequence[tuple[str, BufferRequest]]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
@@ -13,15 +13,22 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Descriptors by name, in order of registration.
+    """Descriptors by name, in order of registration; filled by ``fill`` when first looked at.
 
     Raises:
         PluginError: a name is registered twice, or an unknown one is asked for.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, fill: Callable[[], None] | None = None) -> None:
         self.what = what
+        self._fill = fill
         self._items: dict[str, T] = {}
+
+    @property
+    def _known(self) -> dict[str, T]:
+        if self._fill is not None:
+            self._fill()
+        return self._items
 
     def register(self, name: str, item: T) -> None:
         """Add ``item`` under a new name."""
@@ -31,25 +38,29 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def unregister(self, name: str) -> None:
         """Remove a name; unknown names are refused as in look-up."""
-        del self._items[self.require(name)]
+        del self._known[self.require(name)]
 
     def require(self, name: str) -> str:
         """The name itself if registered, else an error with the nearest one."""
-        if name not in self._items:
-            raise PluginError(unknown_name(self.what, name, self._items))
+        if name not in self._known:
+            raise PluginError(self.unknown(name))
         return name
 
+    def unknown(self, name: str) -> str:
+        """One line that says why there is no such name."""
+        return unknown_name(self.what, name, self._known)
+
     def __getitem__(self, name: str) -> T:
-        return self._items[self.require(name)]
+        return self._known[self.require(name)]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
+        return iter(self._known)
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._known)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._items
+        return name in self._known
 
 
 def unknown_name(what: str, name: str, known: Mapping[str, Any] | list[str]) -> str:

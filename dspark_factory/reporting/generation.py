@@ -24,6 +24,7 @@ def print_generation(record: Record, console: Console, *, show_text: bool) -> No
     print_stages(record, console)
     _print_speed(record, console)
     _print_acceptance(record, console)
+    _print_reports(record, console)
     for note in record.measurements.get("notes", []):
         console.print(f"note: {note}", style="dim")
     console.print(
@@ -61,6 +62,20 @@ def _print_acceptance(record: Record, console: Console) -> None:
         f"most {record.effective.get('num_draft_tokens')}"
     )
     console.print(f"accepted up to draft 1, 2, …: {', '.join(rates)}")
+
+
+def _print_reports(record: Record, console: Console) -> None:
+    """One line for each provider that reported."""
+    for name, report in record.measurements.get("providers", {}).items():
+        values = ", ".join(f"{key} {_short(value)}" for key, value in report.items())
+        console.print(Text.assemble((f"{name}: ", "bold"), values))
+
+
+def _short(value: Any) -> str:
+    """A number with two decimals, a list by its elements, anything else as it is."""
+    if isinstance(value, list):
+        return " ".join(map(_short, value)) or "–"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def _verdict(record: Record) -> tuple[str, str]:

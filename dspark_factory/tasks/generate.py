@@ -33,9 +33,12 @@ def run(config: Config, record: RecordBuilder, console: Console) -> None:
             plain = _decode(assembly, prompts, speculative=False)
         if assembly.dims.speculation:
             speculative = _decode(assembly, prompts, speculative=True)
+        reports = assembly.reports()
     best = speculative or plain
     assert best is not None
     _record_runs(record, plain, speculative)
+    if reports:
+        record.measurements["providers"] = reports
     record.measurements["texts"] = [
         {"prompt": prompt, "text": prompts.decode(output)}
         for prompt, output in zip(prompts.texts, best.outputs, strict=True)

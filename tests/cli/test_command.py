@@ -31,8 +31,8 @@ def test_plan_prints_tables_and_keeps_a_record(dspark: Dspark, tmp_path: Path) -
     assert finished.stderr == ""
     for part in (
         "extend_seq_lens",
-        "verify_mask",
-        "nobody reads it",
+        "sampling_inputs",
+        "decoding is greedy",
         "target_verify/uniform 4x6",
         "KV state",
     ):
@@ -52,7 +52,7 @@ def test_json_output_is_one_document_and_equals_the_record(dspark: Dspark, tmp_p
     assert document == json.loads(path.read_text())
     assert document["status"] == "ok"
     assert document["nbytes"] == sum(buffer["nbytes"] for buffer in document["buffers"])
-    assert document["gates"]["verify_mask"] == {"enabled": False, "reason": "nobody reads it"}
+    assert document["gates"]["sampling_inputs"] == {"enabled": False, "reason": "decoding is greedy"}
     assert document["measurements"]["kv"]["nbytes_per_token"] > 0
 
 

@@ -48,7 +48,7 @@ def test_speculation_off_plans_and_allocates_nothing_speculative():
     with build(load_config(["speculative=off", "task=build"])) as assembly:
         assembly.prepare()
         names = set(assembly.buffers)
-        assert not names & {"extend_seq_lens", "extend_start_loc", "accept_lens", "verify_mask"}
+        assert not names & {"extend_seq_lens", "extend_start_loc", "accept_lens"}
         assert all("verify" not in str(key) for key in assembly.pipeline.graphs)
         with pytest.raises(FeatureDisabled, match="speculation is off"):
             assembly.buffers["extend_seq_lens"]

@@ -9,9 +9,10 @@ from dspark_factory.errors import ConfigError
 from dspark_factory.planning.plan import Plan, plan
 from tests.conftest import Register
 from tests.third_party import MASK_READER, Wanting, wanting
+from tests.verify_mask_plugin import VERIFY_MASK
 
 SERVER = ["model=v4_flash", "speculative=dspark", "pipeline=server"]
-SPECULATIVE = ("extend_seq_lens", "extend_start_loc", "accept_lens", "verify_mask")
+SPECULATIVE = ("extend_seq_lens", "extend_start_loc", "accept_lens")
 
 
 def planned(*overrides: str) -> Plan:
@@ -34,8 +35,9 @@ def test_a_requested_but_unsupported_drafter_plans_no_byte_and_says_why() -> Non
 
 def test_a_mask_is_planned_once_and_for_the_target_only(register: Register) -> None:
     """Field report 6: a buffer is created only by the role that reads it."""
+    register(VERIFY_MASK)
     register(MASK_READER)
-    result = planned(*SERVER, "buffers=[default,mask_reader]")
+    result = planned(*SERVER, "buffers=[default,verify_mask,mask_reader]")
     masks = [buffer for buffer in result.buffers if buffer.name == "verify_mask"]
     assert [mask.role.value for mask in masks] == ["target"]
     assert result.nbytes_by_role["draft"] == 0
@@ -44,26 +46,31 @@ def test_a_mask_is_planned_once_and_for_the_target_only(register: Register) -> N
 @pytest.mark.parametrize("context_length", [131_072, 1_048_576])
 def test_a_mask_that_is_read_has_no_context_factor(register: Register, context_length: int) -> None:
     """Field report 7: 64 requests, 6 draft tokens: 2,304 bytes, unchanged when the context is raised 8x."""
+    register(VERIFY_MASK)
     register(MASK_READER)
-    result = planned(*SERVER, "buffers=[default,mask_reader]", f"pipeline.context_length={context_length}")
+    result = planned(*SERVER, "buffers=[default,verify_mask,mask_reader]", f"pipeline.context_length={context_length}")
     assert nbytes_of(result, "verify_mask") == 64 * 6 * 6 == 2304
 
 
 def test_a_mask_that_nobody_reads_is_not_planned(register: Register) -> None:
     """Field report 7: no reader, no mask; a reader that is switched off is none."""
-    assert planned(*SERVER).gates["verify_mask"].reason == "nobody reads it"
+    register(VERIFY_MASK)
+    unread = planned(*SERVER, "buffers=[default,verify_mask]")
+    assert unread.gates["verify_mask"].reason == "nobody reads it"
+    assert unread.nbytes == planned(*SERVER).nbytes
     register(MASK_READER)
-    result = planned(*SERVER, "buffers=[default,mask_reader]", "buffers.mask_reader.enabled=false")
+    result = planned(*SERVER, "buffers=[default,verify_mask,mask_reader]", "buffers.mask_reader.enabled=false")
     assert not result.gates["verify_mask"].enabled
     assert nbytes_of(result, "verify_mask") == 0
 
 
 def test_nothing_speculative_grows_with_the_context(register: Register) -> None:
     """Field report 7: raising the context 8x changes no speculative buffer."""
+    register(VERIFY_MASK)
     register(MASK_READER)
-    ragged = [*SERVER, "buffers=[default,mask_reader]", "speculative.verify_layout=ragged"]
+    ragged = [*SERVER, "buffers=[default,verify_mask,mask_reader]", "speculative.verify_layout=ragged"]
     short, long = planned(*ragged), planned(*ragged, "pipeline.context_length=1048576")
-    for name in SPECULATIVE:
+    for name in (*SPECULATIVE, "verify_mask"):
         assert nbytes_of(short, name) == nbytes_of(long, name) > 0, name
 
 
@@ -102,9 +109,9 @@ def test_start_rows_exist_only_where_ragged_verify_can_happen() -> None:
 
 
 def test_a_switched_off_provider_plans_nothing_and_says_who_switched_it() -> None:
-    result = planned("buffers.accept_lens.enabled=false")
-    assert nbytes_of(result, "accept_lens") == 0
-    assert result.gates["accept_lens"].reason == "buffers.accept_lens.enabled=false"
+    result = planned("buffers.logits.enabled=false")
+    assert nbytes_of(result, "logits") == 0
+    assert result.gates["logits"].reason == "buffers.logits.enabled=false"
 
 
 def test_a_provider_whose_gate_is_off_is_never_asked(register: Register) -> None:

@@ -61,7 +61,7 @@ def test_every_row_is_one_line_in_a_pipe(record: Record) -> None:
 
 def test_gates_tell_their_state_and_reason(record: Record) -> None:
     lines = [" ".join(line.split()) for line in printed(record, 160).splitlines()]
-    assert "verify_mask off nobody reads it" in lines
+    assert "logits off buffers.logits.enabled=false" in lines
     assert "extend_start_loc on speculative.verify_layout=ragged" in lines
 
 

@@ -1,4 +1,4 @@
-"""Query-by-query verify mask, for a reader that verifies more than a chain."""
+"""The mask's buffer, for a reader that verifies more than a chain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dspark_factory.planning.dims import Dims
 
 
 class VerifyMask:
-    """``verify_mask [requests, draft tokens, draft tokens]`` bool: which draft row sees which.
+    """``verify_mask [requests, queries, draft tokens]`` bool: which row of a request sees which.
 
     Chain verification is causal and reads no mask, so this is planned only on demand. Its size has no context
     factor: what lies before the draft rows is visible to all of them.

@@ -1,0 +1,1 @@
+"""Hydra configurations of the plugin, found through its descriptor."""
