@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from dspark_factory.errors import DsparkError, PluginError
+from dspark_factory.planning.trial import answering_failure
 from dspark_factory.registry import backend_plugins, buffer_plugins, origin_of, plugin_failures
 from dspark_factory.registry.config_files import config_groups
 from dspark_factory.registry.registry import unknown_name
 
 DONE, CHECK_FAILED, REFUSED = 0, 1, 2
+OWN_DISTRIBUTION = "dspark-factory"
 
 LIST_HELP = """\
 Every buffer provider and attention backend that is installed, the built-in ones included. A plugin that cannot be
@@ -82,7 +84,8 @@ def _usable() -> Iterator[Listed]:
     for plugin in [*buffer_plugins.values(), *backend_plugins.values()]:
         origin = origin_of(plugin)
         groups = config_groups(plugin)
-        yield Listed(plugin.name, plugin.kind, origin.distribution, origin.version, groups, None)
+        error = None if origin.distribution == OWN_DISTRIBUTION else answering_failure(plugin)
+        yield Listed(plugin.name, plugin.kind, origin.distribution, origin.version, groups, error)
 
 
 def _unusable() -> Iterator[Listed]:

@@ -16,7 +16,10 @@ def quote_prompts(arguments: Sequence[str], *, sweeping: bool = False) -> list[s
 
     Values that the user quoted for Hydra, ``null`` and, in a sweep, lists of choices stay as they are.
     """
-    return [_quoted(item) if item.startswith(KEY) and _needs_quotes(item, sweeping) else item for item in arguments]
+    return [
+        _quoted(item) if item.startswith(KEY) and _needs_quotes(item, sweeping) else item
+        for item in arguments
+    ]
 
 
 def _needs_quotes(argument: str, sweeping: bool) -> bool:

@@ -41,7 +41,9 @@ def reference() -> str:
 def _specs(plugins: Mapping[str, BackendPlugin | BufferPlugin]) -> dict[str, type]:
     """Options of the built-in plugins; those of others are documented by others."""
     own = schema.__name__.partition(".")[0]
-    return {name: plugin.spec for name, plugin in plugins.items() if plugin.spec.__module__.startswith(f"{own}.")}
+    return {
+        name: plugin.spec for name, plugin in plugins.items() if plugin.spec.__module__.startswith(f"{own}.")
+    }
 
 
 def _group(name: str, nodes: Mapping[str, type], base: type | None) -> Iterator[str]:

@@ -30,7 +30,9 @@ def missing_providers(gates: Mapping[str, Gate], dims: Dims) -> list[str]:
         if not needed(dims) or (gate is not None and gate.enabled):
             continue
         if gate is None:
-            reasons.append(f"buffers.{name} is not selected, but every step needs it; keep default in buffers=[default,…]")
+            reasons.append(
+                f"buffers.{name} is not selected, but every step needs it; keep default in buffers=[default,…]"
+            )
         else:
             reasons.append(f"buffers.{name} is off ({gate.reason}), but this configuration's steps need it")
     return reasons

@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 from dspark_factory.config import load_config
 from dspark_factory.config.prompt_override import quote_prompts
 
-LOOKS_LIKE = ["def main():", "a, b", "{a: b}", "[1,2]", "3", "True", "1e3", "  lead", "tail  ", "end\\", "it\\'s", "${x}"]
+LOOKS_LIKE = [
+    "def main():",
+    "a, b",
+    "{a: b}",
+    "[1,2]",
+    "3",
+    "True",
+    "1e3",
+    "  lead",
+    "tail  ",
+    "end\\",
+    "it\\'s",
+    "${x}",
+]
 
 
 @pytest.mark.parametrize("text", LOOKS_LIKE)

@@ -20,7 +20,9 @@ def environment(tmp_path_factory):
     """A virtual environment that sees the packages of the running one, and may be installed into."""
     folder = tmp_path_factory.mktemp("guide")
     venv.create(folder / "venv", with_pip=False)
-    packages = sysconfig.get_path("purelib", vars={"base": str(folder / "venv"), "platbase": str(folder / "venv")})
+    packages = sysconfig.get_path(
+        "purelib", vars={"base": str(folder / "venv"), "platbase": str(folder / "venv")}
+    )
     own = sysconfig.get_path("purelib")
     Path(packages, "running.pth").write_text(f"import site; site.addsitedir({own!r})\n")
     binaries = folder / "venv/bin"
@@ -32,8 +34,13 @@ def environment(tmp_path_factory):
         script = binaries / name
         script.write_text(f"#!{binaries / 'python'}\nimport sys\n{code}\nsys.exit(main())\n")
         script.chmod(0o755)
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DSPARK"))}
-    return folder, variables | {"PATH": f"{binaries}:{os.environ['PATH']}", "VIRTUAL_ENV": str(folder / "venv")}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DSPARK"))
+    }
+    return folder, variables | {
+        "PATH": f"{binaries}:{os.environ['PATH']}",
+        "VIRTUAL_ENV": str(folder / "venv"),
+    }
 
 
 def test_every_command_of_the_guide_does_what_the_page_says(environment):
@@ -47,7 +54,14 @@ def test_every_command_of_the_guide_does_what_the_page_says(environment):
             continue
         for command in text.splitlines():
             done = subprocess.run(
-                command, shell=True, cwd=folder, env=variables, capture_output=True, text=True, timeout=300, check=False
+                command,
+                shell=True,
+                cwd=folder,
+                env=variables,
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
             )
             outputs.append(done.stdout + done.stderr)
             assert (done.returncode == 0) == (kind == "console"), f"{command}\n{outputs[-1]}"

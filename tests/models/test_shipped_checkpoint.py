@@ -28,7 +28,10 @@ def library():
 @pytest.fixture(scope="module")
 def sequences(library):
     tokens = AutoTokenizer.from_pretrained(FOLDER)(inspect.getsource(schema)[:1500]).input_ids
-    return [Sequence(tokens=part, expected=oracle_logits(library, part)) for part in (tokens[:700], tokens[700:1150])]
+    return [
+        Sequence(tokens=part, expected=oracle_logits(library, part))
+        for part in (tokens[:700], tokens[700:1150])
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,9 @@ def test_logits_agree_across_window_group_and_page_edges_with_fewer_picks_than_g
         driver.join(sequence)
     driver.extend({0: 300, 1: 120})
     driver.extend({0: 77})
-    plans = cycle([{0: (6, 4), 1: (6, 6)}, {0: (1, 1), 1: (6, 2)}, {0: (6, 6), 1: (3, 1)}, {0: (6, 1), 1: (5, 5)}])
+    plans = cycle(
+        [{0: (6, 4), 1: (6, 6)}, {0: (1, 1), 1: (6, 2)}, {0: (6, 6), 1: (3, 1)}, {0: (6, 1), 1: (5, 5)}]
+    )
     for step in range(60):
         driver.verify(next(plans), LayoutForm.RAGGED if step % 3 else LayoutForm.UNIFORM, seed=step)
     for _ in range(20):

@@ -99,6 +99,7 @@ def test_the_wheel_holds_code_configurations_checkpoint_and_types(wheel: Path) -
     assert {"dspark_factory/conf/config.yaml", "dspark_factory/py.typed"} <= held
     assert package_files(".safetensors") <= held
     assert package_files(".json") <= held
+    assert package_files(".tmpl") <= held
     assert not [name for name in held if name.startswith(("tests/", "conf/", "docs/"))]
 
 
@@ -111,10 +112,14 @@ def test_the_source_distribution_builds_the_same_wheel(sdist: Path, wheel: Path,
     assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
 
 
-def test_the_console_script_is_declared(wheel: Path) -> None:
+def test_the_console_scripts_and_built_in_plugins_are_declared(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [item for item in archive.namelist() if item.endswith("entry_points.txt")]
-        assert "dspark = dspark_factory.cli:main" in archive.read(name).decode()
+        declared = archive.read(name).decode()
+    assert "dspark = dspark_factory.cli:main" in declared
+    assert "dspark-plugins = dspark_factory.plugins_cli:main" in declared
+    assert "kv_pools = dspark_factory.kv:KV_POOLS" in declared
+    assert "reference = dspark_factory.attention:REFERENCE" in declared
 
 
 def test_the_installed_package_finds_its_configurations(installed: Path, tmp_path: Path) -> None:

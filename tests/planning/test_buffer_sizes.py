@@ -48,7 +48,9 @@ def test_a_mask_that_is_read_has_no_context_factor(register: Register, context_l
     """Field report 7: 64 requests, 6 draft tokens: 2,304 bytes, unchanged when the context is raised 8x."""
     register(VERIFY_MASK)
     register(MASK_READER)
-    result = planned(*SERVER, "buffers=[default,verify_mask,mask_reader]", f"pipeline.context_length={context_length}")
+    result = planned(
+        *SERVER, "buffers=[default,verify_mask,mask_reader]", f"pipeline.context_length={context_length}"
+    )
     assert nbytes_of(result, "verify_mask") == 64 * 6 * 6 == 2304
 
 
@@ -59,7 +61,9 @@ def test_a_mask_that_nobody_reads_is_not_planned(register: Register) -> None:
     assert unread.gates["verify_mask"].reason == "nobody reads it"
     assert unread.nbytes == planned(*SERVER).nbytes
     register(MASK_READER)
-    result = planned(*SERVER, "buffers=[default,verify_mask,mask_reader]", "buffers.mask_reader.enabled=false")
+    result = planned(
+        *SERVER, "buffers=[default,verify_mask,mask_reader]", "buffers.mask_reader.enabled=false"
+    )
     assert not result.gates["verify_mask"].enabled
     assert nbytes_of(result, "verify_mask") == 0
 

@@ -81,11 +81,14 @@ def test_a_new_backend_keeps_the_contract_and_is_chosen(
     clean.pip("uninstall", "-y", "dspark-few-rows")
 
 
-def test_a_new_provider_passes_its_own_tests(
+def test_a_new_provider_passes_the_check_and_its_own_tests(
     clean: CleanEnvironment, distributions: Path, tmp_path: Path
 ) -> None:
     clean.pip("install", distributions / "dspark-accept-trace")
     assert "accept_trace: 0 of" in clean.plugins("check", "accept_trace", cwd=tmp_path)
+    own = distributions / "dspark-accept-trace/tests"
+    done = run(clean.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", own, cwd=tmp_path)
+    assert " passed" in done.stdout
     clean.pip("uninstall", "-y", "dspark-accept-trace")
 
 

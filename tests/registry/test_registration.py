@@ -15,7 +15,7 @@ from dspark_factory import (
     register_buffer_plugin,
 )
 from dspark_factory.api import BackendPlugin, BackendSpec, BufferPlugin, BufferSpec
-from dspark_factory.registry import buffer_plugins, origin_of
+from dspark_factory.registry import buffer_plugins, discovery, origin_of
 from tests.conftest import Register
 from tests.third_party import CHOOSY, HISTORY, HistorySpec, wanting
 
@@ -129,3 +129,15 @@ def test_dependent_providers_are_ordered_and_a_circle_is_refused(register: Regis
     assert providers.index("early") < providers.index("late")
     with pytest.raises(ConfigError, match="in a circle: "):
         plan(load_config(["buffers=[default,chicken,egg]"]))
+
+
+def test_a_bare_source_tree_has_the_built_in_plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    installed = {plugin.name for plugin, origin in discovery.discover().plugins if origin.builtin}
+    monkeypatch.setattr(discovery, "entry_points", lambda group: ())
+    assert {plugin.name for plugin, _ in discovery.discover().plugins} == installed
+    assert {"kv_pools", "reference"} <= installed
+    monkeypatch.setattr(discovery, "__file__", str(tmp_path / "package" / "registry" / "discovery.py"))
+    with pytest.raises(
+        PluginError, match="the metadata of dspark-factory is missing or outdated; install it again"
+    ):
+        discovery.discover()

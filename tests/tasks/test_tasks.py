@@ -70,7 +70,9 @@ def test_sampling_says_that_it_is_not_compared(dspark):
 def test_a_model_without_checkpoint_or_drafter_is_explained(dspark):
     result = dspark("model=v4_flash")
     assert result.returncode == 2
-    assert "model=v4_flash has dimensions but no checkpoint to decode with; choose model=tiny" in result.stderr
+    assert (
+        "model=v4_flash has dimensions but no checkpoint to decode with; choose model=tiny" in result.stderr
+    )
     off = document(dspark(*SHORT, "speculative=dspark", "output=json"))
     assert off["gates"]["speculation"]["enabled"] is False
     assert any("model tiny carries no DSpark drafter" in note for note in off["measurements"]["notes"])
@@ -83,7 +85,13 @@ def test_build_replays_every_graph(dspark):
 
 
 def test_bench_compares_in_rounds_and_watches_memory(dspark):
-    arguments = ["task=bench", "task.repeats=2", "task.soak_steps=30", "workload.prompt='x = 1'", "output=json"]
+    arguments = [
+        "task=bench",
+        "task.repeats=2",
+        "task.soak_steps=30",
+        "workload.prompt='x = 1'",
+        "output=json",
+    ]
     record = document(dspark(*SHORT, *arguments))
     assert record["lossless"] is True
     assert len(record["measurements"]["round_seconds"]) == 2
@@ -117,7 +125,13 @@ def test_a_trained_checkpoint_can_be_decoded_from(dspark, corpus):
         "model.q_lora_rank=32",
         "model.o_lora_rank=16",
     ]
-    train = ["task=train_target", *small, "task.text_folder=text", "task.checkpoint_out=trained", "task.steps=4"]
+    train = [
+        "task=train_target",
+        *small,
+        "task.text_folder=text",
+        "task.checkpoint_out=trained",
+        "task.steps=4",
+    ]
     trained = dspark(*train, "task.batch_size=2", "task.sequence_length=64")
     assert trained.returncode == 0, trained.stderr
     assert "held-out loss" in trained.stdout
