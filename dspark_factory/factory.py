@@ -50,7 +50,7 @@ class Assembly:
         with self._clock.run(Stage.PLAN):
             self.plan: Plan = plan(config)
         with self._clock.run(Stage.CONSTRUCT), torch.inference_mode(False), torch.no_grad():
-            self._construct(_device(config))
+            self._construct(resolve_device(config))
 
     def _construct(self, device: torch.device) -> None:
         config, dims = self.config, self.plan.dims
@@ -155,7 +155,12 @@ def build(config: Config) -> Assembly:
     return Assembly(config)
 
 
-def _device(config: Config) -> torch.device:
+def resolve_device(config: Config) -> torch.device:
+    """The configured device.
+
+    Raises:
+        TaskError: it does not exist here.
+    """
     if config.device.kind is DeviceKind.cuda and not torch.cuda.is_available():
         raise TaskError("device.kind=cuda, but torch finds no CUDA device here; set device=cpu")
     return torch.device(config.device.kind.value)

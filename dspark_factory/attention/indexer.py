@@ -82,7 +82,6 @@ class Indexer:
         Rows are brought into (request, offset) form so that a request's keys are gathered once.
         """
         assert tables.csa is not None
-        assert tables.dense_rows is not None
         heads, channels = q.shape[1:]
         requests, width = tables.dense_rows.shape
         keys = self._keys[tables.csa.index_rows].float()

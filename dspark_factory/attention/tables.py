@@ -78,8 +78,8 @@ class StepTables:
     compress: Turn | None
     csa: EntryTables | None
     hca: EntryTables | None
-    dense_rows: Tensor | None
-    offsets: Tensor | None
+    dense_rows: Tensor
+    offsets: Tensor
 
     def entries(self, layer_type: LayerType) -> EntryTables:
         """Tables of a compressing layer type."""
@@ -105,7 +105,6 @@ def build_tables(
         window = window_indices(rows, dims, in_flight=in_flight)
     own = dims.ring_region_rows + torch.arange(rows.key.rows, device=device)
     compressing = dims.has_compressed_layers and mode is not Mode.DRAFT_BLOCK
-    sparse = compressing and dims.count(LayerType.CSA) > 0
     return StepTables(
         rows=rows,
         window=window,
@@ -115,8 +114,8 @@ def build_tables(
         compress=_turn(rows.position, frequencies.compress) if compressing else None,
         csa=_entries(rows, dims, LayerType.CSA, frequencies, page_table) if compressing else None,
         hca=_entries(rows, dims, LayerType.HCA, frequencies, page_table) if compressing else None,
-        dense_rows=rows.dense_rows() if sparse else None,
-        offsets=rows.offsets() if sparse else None,
+        dense_rows=rows.dense_rows(),
+        offsets=rows.offsets(),
     )
 
 

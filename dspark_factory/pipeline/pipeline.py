@@ -107,7 +107,7 @@ class Pipeline:
             CaptureError: with every finding, its provider and its place.
         """
         with self.clock.run(Stage.CHECK):
-            self._check_memory()
+            self.verify_addresses()
             for key in self._smallest_of_each_form():
                 raise_on(self._lint(key))
 
@@ -137,7 +137,7 @@ class Pipeline:
             CaptureError: a graph is missing and ``pipeline.strict=true``.
         """
         with self.clock.run(Stage.FREEZE):
-            self._check_memory()
+            self.verify_addresses()
             missing = [str(key) for key in self.keys if key not in self.graphs]
             if missing and self._spec.strict:
                 raise CaptureError(
@@ -170,13 +170,30 @@ class Pipeline:
         key = smallest_fitting(tuple(self.graphs), batch.key)
         if key is None:
             return self._without_bucket(batch)
-        self.stage(padded(batch, key))
+        batch = padded(batch, key)
+        self.stage(batch)
         self.graphs[key].replay()
-        return read_outputs(self._arena.buffers, padded(batch, key))
+        return read_outputs(self._arena.buffers, batch)
 
     def verify_addresses(self) -> None:
-        """Raise ``AddressChanged`` if a buffer moved since CONSTRUCT; cheap enough to call while debugging."""
-        self._check_memory()
+        """Every buffer lies where CONSTRUCT put it and is a normal tensor; cheap enough to call while debugging.
+
+        Raises:
+            AddressChanged: a buffer moved; names it and its provider.
+            CaptureError: a buffer is an inference tensor.
+        """
+        arena = self._arena
+        moved = [f"{name} (provider {arena.provider_of(name)})" for name in arena.moved()]
+        if moved:
+            raise AddressChanged(
+                f"buffers no longer lie where CONSTRUCT put them: {', '.join(moved)}; a graph would replay the old "
+                "address, so update buffers in place and never rebind them"
+            )
+        inference = [f"{name} (provider {arena.provider_of(name)})" for name in arena.inference_tensors()]
+        if inference:
+            raise CaptureError(
+                f"buffers are inference tensors and cannot be updated in place: {', '.join(inference)}"
+            )
 
     def close(self) -> None:
         """Drop all graphs; afterwards nothing can be replayed."""
@@ -236,20 +253,6 @@ class Pipeline:
         for key in self.keys:
             smallest[(key.mode, key.form, key.width)] = key
         yield from smallest.values()
-
-    def _check_memory(self) -> None:
-        arena = self._arena
-        moved = [f"{name} (provider {arena.provider_of(name)})" for name in arena.moved()]
-        if moved:
-            raise AddressChanged(
-                f"buffers no longer lie where CONSTRUCT put them: {', '.join(moved)}; a graph would replay the old "
-                "address, so update buffers in place and never rebind them"
-            )
-        inference = [f"{name} (provider {arena.provider_of(name)})" for name in arena.inference_tensors()]
-        if inference:
-            raise CaptureError(
-                f"buffers are inference tensors and cannot be updated in place: {', '.join(inference)}"
-            )
 
     def _drop_graphs(self) -> None:
         for graph in self.graphs.values():

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dspark_factory.api import Buffers, ComputesInStep, StepState
 from dspark_factory.attention.rows import StepRows, expand_rows
-from dspark_factory.attention.tables import build_tables
+from dspark_factory.attention.tables import StepTables, build_tables
 from dspark_factory.models.base import StepModel
 from dspark_factory.pipeline.recorder import provider_scope
 from dspark_factory.planning.dims import Dims
@@ -44,7 +44,7 @@ class Step:
         token_ids = self._buffers.take("token_ids", key.rows).long()
         hidden = self._model.hidden(token_ids, tables)
         if key.mode is Mode.TARGET_VERIFY:
-            target_tokens, accept_lens = self._verify(key, rows, token_ids, hidden)
+            target_tokens, accept_lens = self._verify(key, tables, token_ids, hidden)
         else:
             target_tokens, accept_lens = self._next_tokens(key, rows, hidden), None
         for name, bound in self._computes:
@@ -94,13 +94,13 @@ class Step:
         return out.copy_(logits.argmax(-1))
 
     def _verify(
-        self, key: GraphKey, rows: StepRows, token_ids: Tensor, hidden: Tensor
+        self, key: GraphKey, tables: StepTables, token_ids: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Target tokens by row and committed tokens by request."""
         logits = self._model.logits(hidden)
         if "logits" in self._buffers:
             self._buffers.take("logits", key.rows).copy_(logits)
-        dense = rows.dense_rows()
+        rows, dense = tables.rows, tables.dense_rows
         tokens = self._buffers.take("target_tokens", key.rows)
         if self._dims.sampling:
             accept_lens, chosen = accept_sampled(
@@ -109,7 +109,7 @@ class Step:
                 rows.row_lens,
                 uniforms=self._buffers.take("uniforms", key.requests)[:, : key.width],
             )
-            tokens.copy_(chosen[rows.request, rows.offsets()])
+            tokens.copy_(chosen[rows.request, tables.offsets])
         else:
             tokens.copy_(logits.argmax(-1))
             accept_lens = accept_greedy(tokens[dense], token_ids[dense], rows.row_lens)

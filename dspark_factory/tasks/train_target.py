@@ -7,12 +7,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from transformers import DeepseekV4Config
 
-from dspark_factory.config.schema import Config, DeviceKind, ModelSpec, TrainTargetTask
+from dspark_factory.config.schema import Config, ModelSpec, TrainTargetTask
 from dspark_factory.errors import TaskError
+from dspark_factory.factory import resolve_device
 from dspark_factory.results import RecordBuilder
 from dspark_factory.tasks.progress import progress
 from dspark_factory.training.corpus import read_corpus, standard_library
@@ -28,9 +28,7 @@ def run(config: Config, record: RecordBuilder, console: Console) -> None:
     """
     task = config.task
     assert isinstance(task, TrainTargetTask)
-    if config.device.kind is DeviceKind.cuda and not torch.cuda.is_available():
-        raise TaskError("device.kind=cuda, but torch finds no CUDA device here; set device=cpu")
-    device = torch.device(config.device.kind.value)
+    device = resolve_device(config)
     folder = Path(task.text_folder) if task.text_folder else standard_library()
     corpus = read_corpus(folder, end_token=END_TOKEN_ID)
     names = {item.name for item in fields(TrainingSettings)}
