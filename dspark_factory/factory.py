@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,14 +10,17 @@ import torch
 
 from dspark_factory.api import (
     ComputesInStep,
+    MachineReasons,
     ObservesOutcome,
     Reports,
     StagesInputs,
     StepBatch,
     StepOutcome,
+    StoresKv,
+    Tunes,
 )
 from dspark_factory.config.schema import Config, DeviceKind
-from dspark_factory.errors import TaskError
+from dspark_factory.errors import ConfigError, PluginError, TaskError
 from dspark_factory.kv.page_allocator import PageAllocator
 from dspark_factory.memory.arena import Arena, BufferViews
 from dspark_factory.models import create_model
@@ -49,16 +53,20 @@ class Assembly:
         self._clock = StageClock()
         with self._clock.run(Stage.PLAN):
             self.plan: Plan = plan(config)
+        device = resolve_device(config)
+        self.backend: Any = load_object(backend_plugins[self.plan.backend].backend)()
+        self._check_machine()
         with self._clock.run(Stage.CONSTRUCT), torch.inference_mode(False), torch.no_grad():
-            self._construct(resolve_device(config))
+            self._construct(device)
 
     def _construct(self, device: torch.device) -> None:
         config, dims = self.config, self.plan.dims
         self.arena = Arena(self.plan, device)
-        self.backend = load_object(backend_plugins[self.plan.backend].backend)()
-        self.backend.bind(self.arena.buffers, dims)
+        self.backend.bind(config.backend, self.arena.buffers, dims)
         bound = self._bind_providers()
-        model = create_model(config.model, dims, self.arena.buffers, self.backend, device)
+        model = create_model(
+            config.model, dims, self.arena.buffers, self._kv_store(bound), self.backend, device
+        )
         self.arena.seal()
         step = Step(
             dims,
@@ -77,7 +85,24 @@ class Assembly:
             [(name, item) for name, item in bound.items() if isinstance(item, StagesInputs)],
             clock=self._clock,
             device=CaptureDevice(device),
+            tuning=self.backend.tuning if isinstance(self.backend, Tunes) else nullcontext,
         )
+
+    def _check_machine(self) -> None:
+        """Refuse what the machine lacks before any memory is touched."""
+        if isinstance(self.backend, MachineReasons):
+            reasons = self.backend.machine_reasons(self.plan.dims)
+            if reasons:
+                raise ConfigError([f"backend={self.plan.backend}: {reason}" for reason in reasons])
+
+    def _kv_store(self, bound: dict[str, object]) -> StoresKv:
+        store = bound[self.plan.kv_store]
+        if not isinstance(store, StoresKv):
+            raise PluginError(
+                f"backend {self.plan.backend!r} keeps its KV in {self.plan.kv_store!r}, whose bind() returned "
+                "no store; return an object with layer(layer_type, place)"
+            )
+        return store
 
     def _bind_providers(self) -> dict[str, object]:
         """Every provider that is on, bound to views; a provider that allocates here is named by its error."""
@@ -116,6 +141,13 @@ class Assembly:
                 with provider_scope(name):
                     observer.observe(outcome)
         return result
+
+    @property
+    def tuned(self) -> dict[str, Any]:
+        """What AUTOTUNE chose, by the backend's own names; says so where nothing is tunable."""
+        if isinstance(self.backend, Tunes):
+            return self.backend.tuned()
+        return {"nothing tunable": f"backend {self.plan.backend} has one kernel for every shape"}
 
     def reports(self) -> dict[str, dict[str, Any]]:
         """What the providers that report have to say, by provider; empty after close."""

@@ -4,10 +4,17 @@ Each backend's descriptor is an entry point of this distribution (``pyproject.to
 """
 
 from dspark_factory.api import BackendPlugin
-from dspark_factory.attention.spec import ReferenceBackendSpec
+from dspark_factory.attention.spec import FlashInferBackendSpec, ReferenceBackendSpec
 
 REFERENCE = BackendPlugin(
     name="reference",
     spec=ReferenceBackendSpec,
     backend="dspark_factory.attention.reference:ReferenceBackend",
 )
+
+FLASHINFER = BackendPlugin(
+    name="flashinfer",
+    spec=FlashInferBackendSpec,
+    backend="dspark_factory.attention.flashinfer.backend:FlashInferBackend",
+)
+"""Hopper kernels, built by FlashInfer's compiler."""

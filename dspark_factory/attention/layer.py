@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dspark_factory.api import AttentionBackend
+from dspark_factory.api import AttentionBackend, KeyLists, LayerKv
 from dspark_factory.attention.compressor import Compressor
 from dspark_factory.attention.indexer import Indexer
 from dspark_factory.attention.rope import rotate
@@ -45,13 +46,13 @@ class LayerInputs:
 
 
 class AttentionLayer:
-    """Attention of one layer over its KV pool; implements :class:`~dspark_factory.api.LayerAttention`.
+    """Attention of one layer over its KV store; implements :class:`~dspark_factory.api.LayerAttention`.
 
     Args:
         layer_type: which compressed entries there are.
-        pool: ``[pool rows, head_dim]``.
+        kv: the layer's store.
         sinks: ``[heads]`` fp32.
-        backend: attends over the index lists.
+        backend: attends over the key lists.
         compressor: of compressing layers.
         indexer: of sparse layers.
     """
@@ -60,13 +61,13 @@ class AttentionLayer:
         self,
         layer_type: LayerType,
         *,
-        pool: Tensor,
+        kv: LayerKv,
         sinks: Tensor,
         backend: AttentionBackend,
         compressor: Compressor | None = None,
         indexer: Indexer | None = None,
     ) -> None:
-        self.layer_type, self.pool, self.sinks = layer_type, pool, sinks
+        self.layer_type, self.kv, self.sinks = layer_type, kv, sinks
         self._backend, self._compressor, self._indexer = backend, compressor, indexer
 
     @property
@@ -74,16 +75,21 @@ class AttentionLayer:
         """Layer type, named as in checkpoints."""
         return self.layer_type.value
 
+    @property
+    def pool(self) -> Tensor:
+        """``[pool rows, head_dim]`` of a store that keeps plain rows; others have none."""
+        store: Any = self.kv
+        return store.pool
+
     def forward(self, inputs: LayerInputs, tables: StepTables) -> Tensor:
         """``[rows, heads, head_dim]`` attention output with the rotation undone."""
         turn = self._turn(tables)
         q = rotate(inputs.q, turn.forward.unsqueeze(1))
         kv = rotate(inputs.kv, turn.forward)
-        self.pool.index_copy_(0, tables.kv_write_rows, kv.to(self.pool.dtype))
-        indices = self._indices(inputs, tables)
-        out = self._backend.forward(q, self, indices)
+        self.kv.write(tables.kv_write_rows, kv)
+        out = self._backend.forward(q, self, self._keys(inputs, tables))
         if tables.kv_keep_rows is not None:
-            self.pool.index_copy_(0, tables.kv_keep_rows, self.pool[tables.kv_write_rows])
+            self.kv.move(tables.kv_write_rows, tables.kv_keep_rows)
         return rotate(out, turn.inverse.unsqueeze(1))
 
     def _turn(self, tables: StepTables) -> Turn:
@@ -92,26 +98,28 @@ class AttentionLayer:
         assert tables.compress is not None
         return tables.compress
 
-    def _indices(self, inputs: LayerInputs, tables: StepTables) -> Tensor:
+    def _keys(self, inputs: LayerInputs, tables: StepTables) -> KeyLists:
         """Compress first, so that a row sees the group that an earlier row of the same step completes."""
         if self._compressor is None:
-            return tables.window
+            return tables.sliding
         assert inputs.compress_kv is not None
         assert inputs.compress_score is not None
         entries = tables.entries(self.layer_type)
         new = self._compressor.forward(
             inputs.compress_kv, inputs.compress_score, tables.rows.position, entries
         )
-        self.pool.index_copy_(0, entries.pool_write_rows, new.to(self.pool.dtype))
-        return torch.cat([tables.window, self._selected(inputs, tables, entries)], dim=1)
-
-    def _selected(self, inputs: LayerInputs, tables: StepTables, entries: EntryTables) -> Tensor:
-        """``[rows, entries]`` pool rows of the compressed entries that each row sees; −1 for none."""
-        pool_rows = entries.pool_rows[tables.rows.request]
+        self.kv.write(entries.pool_write_rows, new)
         if self._indexer is None:
-            entry = torch.arange(pool_rows.shape[1], device=pool_rows.device)
-            return torch.where(entry < entries.counts.unsqueeze(1), pool_rows, -1)
+            assert tables.heavily_compressed is not None
+            return tables.heavily_compressed
+        return entries.join.join(tables.window, self._selected(self._indexer, inputs, tables, entries))
+
+    def _selected(
+        self, indexer: Indexer, inputs: LayerInputs, tables: StepTables, entries: EntryTables
+    ) -> Tensor:
+        """``[rows, entries]`` pool rows of the entries that the indexer selects for each row; −1 for none."""
         assert inputs.index is not None
         index = inputs.index
-        chosen = self._indexer.forward(index.q, index.weights, index.kv, index.score, tables)
+        chosen = indexer.forward(index.q, index.weights, index.kv, index.score, tables)
+        pool_rows = entries.pool_rows[tables.rows.request]
         return torch.where(chosen >= 0, pool_rows.gather(1, chosen.clamp(min=0)), -1)

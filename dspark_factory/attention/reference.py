@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dspark_factory.api import BufferRequest, Buffers, LayerAttention
+from dspark_factory.api import BufferRequest, Buffers, KeyLists, LayerAttention
 from dspark_factory.planning.dims import Dims
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ class ReferenceBackend:
         """No workspace."""
         return ()
 
-    def bind(self, buffers: Buffers, dims: Dims) -> None:
+    def bind(self, spec: Any, buffers: Buffers, dims: Dims) -> None:
         """Nothing to keep."""
 
-    def forward(self, q: Tensor, layer: LayerAttention, indices: Tensor) -> Tensor:
+    def forward(self, q: Tensor, layer: LayerAttention, keys: KeyLists) -> Tensor:
         """One joint softmax over all listed keys, with the sink in the denominator only."""
         from dspark_factory.attention.softmax import attend
 
-        return attend(q, layer.pool, indices, layer.sinks)
+        return attend(q, layer.pool, keys.rows.long(), layer.sinks)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dspark_factory.api import KeyLists
+from dspark_factory.attention.key_lists import ListJoin, compact, join_of
 from dspark_factory.attention.rope import rotations
 from dspark_factory.attention.rows import (
     StepRows,
@@ -51,6 +53,7 @@ class EntryTables:
         pool_rows: ``[requests, entries]`` pool row of every entry that a request may have.
         index_rows: the same in the indexer's key pool.
         counts: ``[rows]`` completed groups that a row sees.
+        join: how window and entries become one list.
     """
 
     taps_from_step: Tensor
@@ -64,14 +67,17 @@ class EntryTables:
     pool_rows: Tensor
     index_rows: Tensor
     counts: Tensor
+    join: ListJoin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTables:
-    """All tables of a step."""
+    """All tables of a step; ``window [rows, window]`` has holes of −1 at the front, ``sliding`` has none."""
 
     rows: StepRows
     window: Tensor
+    sliding: KeyLists
+    heavily_compressed: KeyLists | None
     kv_write_rows: Tensor
     kv_keep_rows: Tensor | None
     main: Turn
@@ -105,15 +111,19 @@ def build_tables(
         window = window_indices(rows, dims, in_flight=in_flight)
     own = dims.ring_region_rows + torch.arange(rows.key.rows, device=device)
     compressing = dims.has_compressed_layers and mode is not Mode.DRAFT_BLOCK
+    csa = _entries(rows, dims, LayerType.CSA, frequencies, page_table, window) if compressing else None
+    hca = _entries(rows, dims, LayerType.HCA, frequencies, page_table, window) if compressing else None
     return StepTables(
         rows=rows,
         window=window,
+        sliding=compact(window),
+        heavily_compressed=None if hca is None else hca.join.join(window, hca.pool_rows[rows.request]),
         kv_write_rows=own if in_flight else ring_rows(rows, ring),
         kv_keep_rows=kept_ring_rows(rows, ring, dims) if mode is Mode.EXTEND else None,
         main=_turn(rows.position, frequencies.main),
         compress=_turn(rows.position, frequencies.compress) if compressing else None,
-        csa=_entries(rows, dims, LayerType.CSA, frequencies, page_table) if compressing else None,
-        hca=_entries(rows, dims, LayerType.HCA, frequencies, page_table) if compressing else None,
+        csa=csa,
+        hca=hca,
         dense_rows=rows.dense_rows(),
         offsets=rows.offsets(),
     )
@@ -125,7 +135,12 @@ def _turn(positions: Tensor, frequencies: Tensor) -> Turn:
 
 
 def _entries(
-    rows: StepRows, dims: Dims, layer_type: LayerType, frequencies: Frequencies, page_table: Tensor | None
+    rows: StepRows,
+    dims: Dims,
+    layer_type: LayerType,
+    frequencies: Frequencies,
+    page_table: Tensor | None,
+    window: Tensor,
 ) -> EntryTables | None:
     if not dims.count(layer_type):
         return None
@@ -149,6 +164,8 @@ def _entries(
         torch.arange(dims.max_entries(layer_type), device=device).expand(rows.key.requests, -1),
         per_page,
     )
+    counts = torch.where(rows.valid, torch.div(rows.position + 1, ratio, rounding_mode="floor"), 0)
+    listed = dims.selected_entries if layer_type is LayerType.CSA else dims.max_entries(layer_type)
     return EntryTables(
         taps_from_step=tap >= start,
         step_rows=step_rows.clamp(0, max(rows.key.rows - 1, 0)),
@@ -160,7 +177,8 @@ def _entries(
         turn=rotations(entry * ratio, frequencies.compress),
         pool_rows=dims.entry_region_start + readable,
         index_rows=readable,
-        counts=torch.where(rows.valid, torch.div(rows.position + 1, ratio, rounding_mode="floor"), 0),
+        counts=counts,
+        join=join_of(window, counts, listed),
     )
 
 

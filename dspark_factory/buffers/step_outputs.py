@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dspark_factory.api import BufferRequest, Buffers, BufferSpec, DType, Gate, extents
+from dspark_factory.api import BufferRequest, Buffers, BufferSpec, DType, Gate, Update, extents
 from dspark_factory.planning.dims import Dims
 
 
@@ -18,7 +18,11 @@ class TargetTokens:
     def requests(self, spec: BufferSpec, dims: Dims) -> Sequence[BufferRequest]:
         """Sized by the largest step; an extend step chooses one token per request."""
         rows = max(dims.max_batch_rows, dims.extend_requests)
-        return [BufferRequest(name="target_tokens", shape=extents(rows=rows), dtype=DType.INT32)]
+        return [
+            BufferRequest(
+                name="target_tokens", shape=extents(rows=rows), dtype=DType.INT32, update=Update.HOST_READ
+            )
+        ]
 
     def bind(self, buffers: Buffers, dims: Dims) -> None:
         """Nothing to do per step: the model's step writes it."""
@@ -35,7 +39,10 @@ class AcceptLens:
         """Sized by the largest captured batch."""
         return [
             BufferRequest(
-                name="accept_lens", shape=extents(requests=dims.max_batch_requests), dtype=DType.INT32
+                name="accept_lens",
+                shape=extents(requests=dims.max_batch_requests),
+                dtype=DType.INT32,
+                update=Update.HOST_READ,
             )
         ]
 

@@ -5,7 +5,9 @@ Each descriptor is an entry point of this distribution (``pyproject.toml``).
 
 from dspark_factory.api import BufferPlugin, BufferSpec
 
-KV_POOLS = BufferPlugin(name="kv_pools", spec=BufferSpec, provider="dspark_factory.kv.pools:KvPools")
+KV_POOLS = BufferPlugin(
+    name="kv_pools", spec=BufferSpec, provider="dspark_factory.kv.pools:KvPools", stores_kv=True
+)
 INDEX_KEYS = BufferPlugin(name="index_keys", spec=BufferSpec, provider="dspark_factory.kv.pools:IndexKeys")
 COMPRESSOR_STATE = BufferPlugin(
     name="compressor_state",

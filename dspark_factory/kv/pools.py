@@ -8,10 +8,14 @@ per row, which is what attention kernels take.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dspark_factory.api import BufferRequest, Buffers, BufferSpec, Gate, extents
 from dspark_factory.planning.dims import Dims, LayerType
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 POOL_NAMES = {LayerType.SLIDING: "kv_sliding", LayerType.CSA: "kv_csa", LayerType.HCA: "kv_hca"}
 
@@ -37,8 +41,45 @@ class KvPools:
             if dims.count(layer_type)
         ]
 
-    def bind(self, buffers: Buffers, dims: Dims) -> None:
-        """Nothing to do per step: the layers read and write the pools."""
+    def bind(self, buffers: Buffers, dims: Dims) -> BoundKvPools:
+        """Keep the pools by layer type."""
+        return BoundKvPools(
+            {kind.value: buffers[name] for kind, name in POOL_NAMES.items() if dims.count(kind)}
+        )
+
+
+class BoundKvPools:
+    """Implements :class:`~dspark_factory.api.StoresKv`."""
+
+    def __init__(self, pools: Mapping[str, Tensor]) -> None:
+        self._pools = pools
+
+    def layer(self, layer_type: str, place: int) -> PoolKv:
+        """Rows of the ``place``-th layer of a type."""
+        return PoolKv(self._pools[layer_type][place])
+
+
+class PoolKv:
+    """Plain rows of one layer; implements :class:`~dspark_factory.api.LayerKv`.
+
+    Attributes:
+        pool: ``[pool rows, head_dim]``.
+    """
+
+    def __init__(self, pool: Tensor) -> None:
+        self.pool = pool
+
+    def write(self, rows: Tensor, kv: Tensor) -> None:
+        """Round ``kv [n, head_dim]`` to the pool's type and store it at ``rows [n]``."""
+        self.pool.index_copy_(0, rows, kv.to(self.pool.dtype))
+
+    def move(self, source: Tensor, target: Tensor) -> None:
+        """Copy rows ``source [n]`` to ``target [n]``."""
+        self.pool.index_copy_(0, target, self.pool[source])
+
+    def read(self, rows: Tensor) -> Tensor:
+        """Rows ``rows [n]`` in fp32."""
+        return self.pool[rows].float()
 
 
 class IndexKeys:

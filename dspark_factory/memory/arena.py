@@ -10,7 +10,8 @@ from torch import Tensor
 
 from dspark_factory.api import BufferRequest, Gate, Update
 from dspark_factory.errors import AllocationAfterSeal, CapacityError, FeatureDisabled
-from dspark_factory.planning.plan import Plan, PlannedBuffer
+from dspark_factory.planning.layout import PlannedBuffer
+from dspark_factory.planning.plan import Plan
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -56,10 +57,12 @@ class BufferViews(Mapping[str, Tensor]):
         return tensor[:size]
 
     def host(self, name: str) -> np.ndarray:
-        """Host mirror of a staged buffer."""
+        """Host mirror of a buffer that the host stages or reads."""
         if name not in self._mirrors:
             self[name]
-            raise CapacityError(f"buffer {name!r} has no host mirror: its update is not host_stage")
+            raise CapacityError(
+                f"buffer {name!r} has no host mirror: its update is neither host_stage nor host_read"
+            )
         return self._mirrors[name]
 
     def _reason(self, name: str) -> str:
@@ -86,14 +89,15 @@ class Arena:
         self.plan, self.device = plan, device
         with torch.inference_mode(False):
             self.block = torch.zeros(plan.block_nbytes, dtype=torch.uint8, device=device)
-            self._staging = torch.zeros(
-                plan.staged_nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
+            # What the host stages and what it reads lie side by side at the front, here as in the block.
+            self._host = torch.zeros(
+                plan.staged_nbytes + plan.read_nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
             )
             tensors = {buffer.name: _view(self.block, buffer) for buffer in plan.buffers}
             mirrors = {
-                buffer.name: _view(self._staging, buffer)
+                buffer.name: _view(self._host, buffer)
                 for buffer in plan.buffers
-                if buffer.update is Update.HOST_STAGE
+                if buffer.update in (Update.HOST_STAGE, Update.HOST_READ)
             }
             for buffer in plan.buffers:
                 for tensor in (tensors[buffer.name], mirrors.get(buffer.name)):
@@ -104,6 +108,14 @@ class Arena:
         )
         self.nbytes = sum(tensor.nbytes for tensor in tensors.values())
         self._addresses: dict[str, int] | None = None
+        cuda = device.type == "cuda"
+        self._staged = torch.cuda.Event() if cuda else None
+        self._outputs = torch.cuda.Event() if cuda else None
+        size, end = plan.staged_nbytes, plan.staged_nbytes + plan.read_nbytes
+        self._copies = (
+            (self.block[:size], self._host[:size]),
+            (self._host[size:end], self.block[size:end]),
+        )
 
     @property
     def sealed(self) -> bool:
@@ -136,8 +148,27 @@ class Arena:
 
     def copy_staged(self) -> None:
         """Bring every staged buffer to the device, in one copy on the current stream."""
-        size = self.plan.staged_nbytes
-        self.block[:size].copy_(self._staging, non_blocking=True)
+        target, source = self._copies[0]
+        target.copy_(source, non_blocking=True)
+        if self._staged is not None:
+            self._staged.record()
+
+    def await_staged(self) -> None:
+        """Wait until the last staged copy has left the host mirrors, so that they may be written again."""
+        if self._staged is not None:
+            self._staged.synchronize()
+
+    def copy_outputs(self) -> None:
+        """Bring every buffer that the host reads to its mirror, in one copy on the current stream."""
+        target, source = self._copies[1]
+        target.copy_(source, non_blocking=True)
+        if self._outputs is not None:
+            self._outputs.record()
+
+    def await_outputs(self) -> None:
+        """Wait until the last copy of the outputs has arrived."""
+        if self._outputs is not None:
+            self._outputs.synchronize()
 
     def provider_of(self, name: str) -> str:
         """Provider that asked for a buffer."""
@@ -146,7 +177,8 @@ class Arena:
     def close(self) -> None:
         """Drop every reference to the memory."""
         self.buffers = BufferViews({}, {}, self.plan.gates)
-        self.block = self._staging = torch.empty(0, dtype=torch.uint8)
+        self.block = self._host = empty = torch.empty(0, dtype=torch.uint8)
+        self._copies = ((empty, empty), (empty, empty))
         self._addresses = {}
 
 

@@ -9,7 +9,7 @@ from dspark_factory.models.base import StepModel
 if TYPE_CHECKING:
     import torch
 
-    from dspark_factory.api import AttentionBackend, Buffers
+    from dspark_factory.api import AttentionBackend, Buffers, StoresKv
     from dspark_factory.config.schema import ModelSpec
     from dspark_factory.planning.dims import Dims
 
@@ -17,13 +17,18 @@ __all__ = ["StepModel", "create_model"]
 
 
 def create_model(
-    model: ModelSpec, dims: Dims, buffers: Buffers, backend: AttentionBackend, device: torch.device
+    model: ModelSpec,
+    dims: Dims,
+    buffers: Buffers,
+    kv: StoresKv,
+    backend: AttentionBackend,
+    device: torch.device,
 ) -> StepModel:
-    """The model of a configuration, bound to its KV buffers."""
+    """The model of a configuration, bound to its KV store and states."""
     if model.checkpoint is None:
         from dspark_factory.models.attention_stack import AttentionStack
 
-        return AttentionStack(model, dims, buffers, backend, device)
+        return AttentionStack(model, dims, buffers, kv, backend, device)
     from dspark_factory.models.deepseek_v4 import load_deepseek_v4
 
-    return load_deepseek_v4(model.checkpoint, dims, buffers, backend, device)
+    return load_deepseek_v4(model.checkpoint, dims, buffers, kv, backend, device)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from dspark_factory.api import AttentionBackend, Buffers
+from dspark_factory.api import AttentionBackend, Buffers, StoresKv
 from dspark_factory.attention.layer import IndexInputs, LayerInputs
 from dspark_factory.attention.rope import inverse_frequencies
 from dspark_factory.attention.tables import Frequencies, StepTables
@@ -28,7 +28,13 @@ class AttentionStack:
     """Implements :class:`~dspark_factory.models.base.StepModel`; its vocabulary is the synthetic tokens."""
 
     def __init__(
-        self, model: ModelSpec, dims: Dims, buffers: Buffers, backend: AttentionBackend, device: torch.device
+        self,
+        model: ModelSpec,
+        dims: Dims,
+        buffers: Buffers,
+        kv: StoresKv,
+        backend: AttentionBackend,
+        device: torch.device,
     ) -> None:
         assert model.rope_theta is not None
         assert model.compress_rope_theta is not None
@@ -45,7 +51,7 @@ class AttentionStack:
         self._head = self._random(dims.head_dim, SYNTHETIC_TOKENS)
         self._constants: list[Tensor] = []
         weights = [self._weights(layer_type) for layer_type in dims.layer_types]
-        self._layers = create_layers(dims, buffers, backend, weights)
+        self._layers = create_layers(dims, buffers, kv, backend, weights)
 
     def hidden(self, token_ids: Tensor, tables: StepTables) -> Tensor:
         """``[rows, head_dim]``: the mean over heads, summed over layers."""

@@ -16,7 +16,7 @@ from transformers import DeepseekV4ForCausalLM
 from transformers.models.deepseek_v4.modeling_deepseek_v4 import DeepseekV4RMSNorm
 from transformers.utils import logging as transformers_logging
 
-from dspark_factory.api import AttentionBackend, Buffers
+from dspark_factory.api import AttentionBackend, Buffers, StoresKv
 from dspark_factory.attention.layer import AttentionLayer, IndexInputs, LayerInputs
 from dspark_factory.attention.tables import Frequencies, StepTables
 from dspark_factory.config.model_shape import checkpoint_folder
@@ -78,12 +78,18 @@ class DeepseekV4(nn.Module):
     Args:
         model: the library's model; its attention modules are replaced.
         dims: geometry.
-        buffers: with the KV pools and states.
+        buffers: with the states.
+        kv: its KV store.
         backend: attends.
     """
 
     def __init__(
-        self, model: DeepseekV4ForCausalLM, dims: Dims, buffers: Buffers, backend: AttentionBackend
+        self,
+        model: DeepseekV4ForCausalLM,
+        dims: Dims,
+        buffers: Buffers,
+        kv: StoresKv,
+        backend: AttentionBackend,
     ) -> None:
         super().__init__()
         self._model = model
@@ -93,7 +99,7 @@ class DeepseekV4(nn.Module):
             main=rotary.main_inv_freq.float(), compress=rotary.compress_inv_freq.float()
         )
         weights = [_layer_weights(layer.self_attn) for layer in library.layers]
-        layers = create_layers(dims, buffers, backend, weights)
+        layers = create_layers(dims, buffers, kv, backend, weights)
         for layer, attention in zip(library.layers, layers, strict=True):
             layer.self_attn = RowAttention(layer.self_attn, attention)
 
@@ -116,11 +122,16 @@ class DeepseekV4(nn.Module):
 
 
 def load_deepseek_v4(
-    checkpoint: str, dims: Dims, buffers: Buffers, backend: AttentionBackend, device: torch.device
+    checkpoint: str,
+    dims: Dims,
+    buffers: Buffers,
+    kv: StoresKv,
+    backend: AttentionBackend,
+    device: torch.device,
 ) -> DeepseekV4:
-    """A checkpoint bound to KV buffers; errors as in :func:`load_library_model`."""
+    """A checkpoint bound to its KV store; errors as in :func:`load_library_model`."""
     model = load_library_model(checkpoint, device, torch_dtype(dims.dtype.value))
-    return DeepseekV4(model, dims, buffers, backend)
+    return DeepseekV4(model, dims, buffers, kv, backend)
 
 
 def load_library_model(checkpoint: str, device: torch.device, dtype: torch.dtype) -> DeepseekV4ForCausalLM:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from dspark_factory.api import AttentionBackend, Buffers
+from dspark_factory.api import AttentionBackend, Buffers, StoresKv
 from dspark_factory.attention.compressor import Compressor
 from dspark_factory.attention.indexer import Indexer
 from dspark_factory.attention.layer import AttentionLayer
-from dspark_factory.kv.pools import POOL_NAMES
 from dspark_factory.planning.dims import Dims, LayerType
 
 STATE_NAMES = {LayerType.CSA: "csa_state", LayerType.HCA: "hca_state"}
@@ -35,9 +34,9 @@ class LayerWeights:
 
 
 def create_layers(
-    dims: Dims, buffers: Buffers, backend: AttentionBackend, weights: list[LayerWeights]
+    dims: Dims, buffers: Buffers, kv: StoresKv, backend: AttentionBackend, weights: list[LayerWeights]
 ) -> list[AttentionLayer]:
-    """One attention layer per model layer, each with its own part of the pools."""
+    """One attention layer per model layer, each with its own part of the KV store and the states."""
     seen = dict.fromkeys(LayerType, 0)
     layers = []
     for layer_type, layer_weights in zip(dims.layer_types, weights, strict=True):
@@ -46,7 +45,7 @@ def create_layers(
         layers.append(
             AttentionLayer(
                 layer_type,
-                pool=buffers[POOL_NAMES[layer_type]][place],
+                kv=kv.layer(layer_type.value, place),
                 sinks=layer_weights.sinks,
                 backend=backend,
                 compressor=_compressor(layer_type, buffers, place, layer_weights.compressor),

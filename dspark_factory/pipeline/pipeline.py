@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -58,12 +59,14 @@ class Pipeline:
         *,
         clock: StageClock,
         device: CaptureDevice,
+        tuning: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._spec, self._arena = spec, arena
         self._parts: StepParts | None = StepParts(step=step, model=model, stagers=tuple(stagers))
-        self._device = device
+        self._device, self._tuning = device, tuning
         self.clock = clock
         self.graphs: dict[GraphKey, Graph] = {}
+        self._chosen: dict[GraphKey, GraphKey] = {}
         self.uncaptured_batches = 0
 
     @property
@@ -81,7 +84,7 @@ class Pipeline:
 
     def autotune(self) -> None:
         """Run every shape to be captured under inference mode, where libraries tune their kernels."""
-        with self.clock.run(Stage.AUTOTUNE), torch.inference_mode():
+        with self.clock.run(Stage.AUTOTUNE), torch.inference_mode(), self._tuning():
             for key in self.keys:
                 self._run_neutral(key)
 
@@ -148,6 +151,7 @@ class Pipeline:
 
     def stage(self, batch: StepBatch) -> None:
         """Write the batch into the staged buffers and bring them to the device in one copy."""
+        self._arena.await_staged()
         for name, stager in self._live.stagers:
             with provider_scope(name):
                 stager.stage(batch)
@@ -165,15 +169,33 @@ class Pipeline:
         self.clock.require(Stage.FREEZE, "replay")
         if batch.key.mode is Mode.IDLE:
             return StepResult(key=batch.key, tokens=[])
-        if batch.key.mode is Mode.EXTEND:
-            return self._run_eager(batch)
-        key = smallest_fitting(tuple(self.graphs), batch.key)
-        if key is None:
+        if batch.key.mode is not Mode.EXTEND and self._fitting(batch) is None:
             return self._without_bucket(batch)
-        batch = padded(batch, key)
-        self.stage(batch)
-        self.graphs[key].replay()
-        return read_outputs(self._arena.buffers, batch)
+        return self.result(self.launch(batch))
+
+    def launch(self, batch: StepBatch) -> StepBatch:
+        """Start a step and do not wait for it: one copy in, one graph launch, one copy out.
+
+        Returns:
+            The batch as it runs, padded to its graph, for :meth:`result`.
+        """
+        self.clock.require(Stage.FREEZE, "launch")
+        key = None if batch.key.mode is Mode.EXTEND else self._fitting(batch)
+        if key is None:
+            with torch.no_grad():
+                self.stage(batch)
+                self._live.step.run(batch.key)
+        else:
+            batch = padded(batch, key)
+            self.stage(batch)
+            self.graphs[key].replay()
+        self._arena.copy_outputs()
+        return batch
+
+    def result(self, launched: StepBatch) -> StepResult:
+        """Wait for the last launched step and read what it committed."""
+        self._arena.await_outputs()
+        return read_outputs(self._arena.buffers, launched)
 
     def verify_addresses(self) -> None:
         """Every buffer lies where CONSTRUCT put it and is a normal tensor; cheap enough to call while debugging.
@@ -226,13 +248,16 @@ class Pipeline:
             return StepResult(
                 key=batch.key, tokens=[tokens for result in results for tokens in result.tokens]
             )
-        return self._run_eager(batch)
+        return self.result(self.launch(batch))
 
-    def _run_eager(self, batch: StepBatch) -> StepResult:
-        with torch.no_grad():
-            self.stage(batch)
-            self._live.step.run(batch.key)
-        return read_outputs(self._arena.buffers, batch)
+    def _fitting(self, batch: StepBatch) -> GraphKey | None:
+        """The graph for a batch, remembered by the key that it needs."""
+        key = self._chosen.get(batch.key)
+        if key is None or key not in self.graphs:
+            key = smallest_fitting(tuple(self.graphs), batch.key)
+            if key is not None:
+                self._chosen[batch.key] = key
+        return key
 
     def _run_neutral(self, key: GraphKey) -> None:
         self.stage(neutral_batch(self._arena.plan.dims, key))
@@ -258,3 +283,4 @@ class Pipeline:
         for graph in self.graphs.values():
             graph.reset()
         self.graphs.clear()
+        self._chosen.clear()

@@ -68,7 +68,7 @@ def ask(
     if backend is not None:
         why = answers.ask(backend_plugin, "reasons()", lambda: tuple(backend.reasons(dims)), ())
         answers.reasons += [f"backend={backend_plugin.name}: {reason}" for reason in why]
-    _ask_providers(answers, order, specs, dims, backend_plugin.reads)
+    _ask_providers(answers, order, specs, dims, backend_plugin)
     if backend is not None:
         _add_requests(
             answers,
@@ -84,25 +84,30 @@ def _ask_providers(
     order: Sequence[BufferPlugin],
     specs: Mapping[str, BufferSpec],
     dims: Dims,
-    backend_reads: Sequence[str],
+    backend: BackendPlugin,
 ) -> None:
     """Ask every gate, then the open ones for their requests; a closed gate is never asked."""
-    readers = set(backend_reads)
+    readers = set(backend.reads)
     for plugin in order:
         if specs[plugin.name].enabled:
             readers.update(plugin.reads)
     for plugin in order:
-        _ask_provider(answers, plugin, specs[plugin.name], dims, readers)
+        _ask_provider(answers, plugin, specs[plugin.name], dims, readers, backend)
 
 
 def _ask_provider(
-    answers: Answers, plugin: BufferPlugin, spec: BufferSpec, dims: Dims, readers: Container[str]
+    answers: Answers,
+    plugin: BufferPlugin,
+    spec: BufferSpec,
+    dims: Dims,
+    readers: Container[str],
+    backend: BackendPlugin,
 ) -> None:
     provider = answers.ask(plugin, "loading", lambda: load_object(plugin.provider)(), None)
     if provider is None:
         answers.gates[plugin.name] = FAILED
         return
-    closed = _closed(plugin, spec, answers.gates, readers)
+    closed = _closed(plugin, spec, answers.gates, readers, backend)
     gate = closed or answers.ask(plugin, "gate()", lambda: _checked_gate(provider.gate(spec, dims)), FAILED)
     answers.gates[plugin.name] = gate
     if gate.enabled:
@@ -110,9 +115,15 @@ def _ask_provider(
 
 
 def _closed(
-    plugin: BufferPlugin, spec: BufferSpec, gates: Mapping[str, Gate], readers: Container[str]
+    plugin: BufferPlugin,
+    spec: BufferSpec,
+    gates: Mapping[str, Gate],
+    readers: Container[str],
+    backend: BackendPlugin,
 ) -> Gate | None:
     """The gate, where it is off before the provider is asked."""
+    if plugin.stores_kv and plugin.name != backend.kv:
+        return Gate.off(f"backend={backend.name} keeps its KV in {backend.kv}")
     if not spec.enabled:
         return Gate.off(f"buffers.{plugin.name}.enabled=false")
     for name in plugin.requires:

@@ -8,7 +8,6 @@ from dspark_factory.api import Gate
 from dspark_factory.planning.dims import Dims, LayerType
 
 NEEDED: dict[str, Callable[[Dims], bool]] = {
-    "kv_pools": lambda dims: True,
     "step_inputs": lambda dims: True,
     "extend_chunks": lambda dims: True,
     "target_tokens": lambda dims: True,
@@ -22,10 +21,10 @@ NEEDED: dict[str, Callable[[Dims], bool]] = {
 }
 
 
-def missing_providers(gates: Mapping[str, Gate], dims: Dims) -> list[str]:
-    """One reason for each needed provider that is off or not selected."""
+def missing_providers(gates: Mapping[str, Gate], dims: Dims, kv: str) -> list[str]:
+    """One reason for each needed provider that is off or not selected; ``kv`` is the one that keeps KV rows."""
     reasons = []
-    for name, needed in NEEDED.items():
+    for name, needed in {kv: lambda dims: True, **NEEDED}.items():
         gate = gates.get(name)
         if not needed(dims) or (gate is not None and gate.enabled):
             continue

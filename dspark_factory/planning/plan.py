@@ -5,57 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dspark_factory.api import BufferRequest, DType, Extent, Gate, Role, Update
+from dspark_factory.api import BackendPlugin, BufferRequest, BufferSpec, Gate, Role
 from dspark_factory.config.model_shape import resolve_model
 from dspark_factory.config.schema import Config
 from dspark_factory.errors import ConfigError
 from dspark_factory.planning.asking import ask
-from dspark_factory.planning.dims import Dims, LayerType
+from dspark_factory.planning.dims import Dims
 from dspark_factory.planning.graph_keys import GraphKey, captured_keys
+from dspark_factory.planning.kv_cost import GIB, KvCost, kv_cost
+from dspark_factory.planning.layout import PlannedBuffer, lay_out
 from dspark_factory.planning.needed import missing_providers
 from dspark_factory.planning.ordering import in_dependency_order
 from dspark_factory.planning.resolve import resolve_dims, speculation_gate
 from dspark_factory.registry import backend_plugins, buffer_plugins
-
-ALIGNMENT_NBYTES = 256
-"""Start of every buffer in its block; what tensor-core loads and pinned copies like."""
-
-GIB = 1024**3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedBuffer:
-    """One buffer: what it is, who asked for it, and where it lies in the device block."""
-
-    name: str
-    provider: str
-    role: Role
-    shape: tuple[Extent, ...]
-    dtype: DType
-    nbytes: int
-    offset: int
-    fill: float | int | bool | None
-    baked: bool
-    update: Update
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Shape without units."""
-        return tuple(extent.size for extent in self.shape)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KvCost:
-    """What requests cost in KV state, in bytes."""
-
-    nbytes_per_token: float
-    """Compressed entries and indexer keys that a further token adds, on average."""
-    nbytes_per_request: int
-    """Rings, compressor state and page-table row, independent of the context."""
-    nbytes_per_full_request: int
-    """A request at full context."""
-    requests_that_fit: int | None
-    """Requests at full context that fit in ``device.memory_gib``; ``None`` where that is not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +27,15 @@ class Plan:
     Attributes:
         dims: the resolved geometry.
         gates: feature or provider → on or off, with the reason.
-        buffers: in layout order; the staged ones first, so that one copy covers them.
+        buffers: in layout order; those staged by the host first, then those read by it, so that one copy covers each.
         providers: names of the providers that are on, in dependency order.
         backend: registered name of the attention backend.
+        kv_store: registered name of the provider that keeps its KV rows.
         graph_keys: graphs to capture, largest first.
         nbytes: sum over buffers.
         block_nbytes: size of the one device allocation, alignment included.
         staged_nbytes: leading part of the block that is staged on the host and copied at once.
+        read_nbytes: the part after it that the host reads after a step, copied at once too.
         kv: cost of requests.
         notes: what a user should know, one line each.
     """
@@ -81,10 +45,12 @@ class Plan:
     buffers: tuple[PlannedBuffer, ...]
     providers: tuple[str, ...]
     backend: str
+    kv_store: str
     graph_keys: tuple[GraphKey, ...]
     nbytes: int
     block_nbytes: int
     staged_nbytes: int
+    read_nbytes: int
     kv: KvCost
     notes: tuple[str, ...]
 
@@ -120,25 +86,29 @@ def plan(config: Config) -> Plan:
     dims = resolve_dims(config)
     speculation = speculation_gate(config, resolve_model(config.model))
     backend_plugin = backend_plugins[config.backend.kind]
-    order = in_dependency_order({name: buffer_plugins[name] for name in config.buffers})
-    answers = ask(order, config.buffers, backend_plugin, config.backend, dims)
+    specs = _with_kv_store(config, backend_plugin)
+    order = in_dependency_order({name: buffer_plugins[name] for name in specs})
+    answers = ask(order, specs, backend_plugin, config.backend, dims)
     gates, asked = answers.gates, answers.requests
     reasons = [*answers.reasons, *_name_clashes(asked)]
-    reasons = reasons or missing_providers(gates, dims)
+    reasons = reasons or missing_providers(gates, dims, backend_plugin.kv) or _long_pools(dims)
     if reasons:
         raise ConfigError(reasons)
-    buffers, block_nbytes, staged_nbytes = _lay_out(asked)
+    layout = lay_out(asked)
+    on = tuple(plugin for plugin in order if gates[plugin.name].enabled)
     result = Plan(
         dims=dims,
         gates={"speculation": speculation, **gates},
-        buffers=buffers,
-        providers=tuple(plugin.name for plugin in order if gates[plugin.name].enabled),
+        buffers=layout.buffers,
+        providers=tuple(plugin.name for plugin in on),
         backend=backend_plugin.name,
         graph_keys=captured_keys(dims),
-        nbytes=sum(buffer.nbytes for buffer in buffers),
-        block_nbytes=block_nbytes,
-        staged_nbytes=staged_nbytes,
-        kv=_kv_cost(dims, buffers, block_nbytes, config.device.memory_gib),
+        kv_store=backend_plugin.kv,
+        nbytes=sum(buffer.nbytes for buffer in layout.buffers),
+        block_nbytes=layout.block_nbytes,
+        staged_nbytes=layout.staged_nbytes,
+        read_nbytes=layout.read_nbytes,
+        kv=kv_cost(dims, on, specs, layout.block_nbytes, config.device.memory_gib),
         notes=_notes(config, speculation),
     )
     _check_memory(config, result)
@@ -158,61 +128,27 @@ def _name_clashes(asked: Sequence[tuple[str, BufferRequest]]) -> list[str]:
     return reasons
 
 
-def _lay_out(asked: Sequence[tuple[str, BufferRequest]]) -> tuple[tuple[PlannedBuffer, ...], int, int]:
-    """Offsets in the one device block: staged buffers first, so that a single copy covers them."""
-    staged = [item for item in asked if item[1].update is Update.HOST_STAGE]
-    others = [item for item in asked if item[1].update is not Update.HOST_STAGE]
-    buffers: list[PlannedBuffer] = []
-    end = staged_nbytes = 0
-    for provider, request in [*staged, *others]:
-        offset = end
-        end = -(-(offset + request.nbytes) // ALIGNMENT_NBYTES) * ALIGNMENT_NBYTES
-        if request.update is Update.HOST_STAGE:
-            staged_nbytes = end
-        buffers.append(
-            PlannedBuffer(
-                name=request.name,
-                provider=provider,
-                role=request.role,
-                shape=request.shape,
-                dtype=request.dtype,
-                nbytes=request.nbytes,
-                offset=offset,
-                fill=request.fill,
-                baked=request.baked,
-                update=request.update,
-            )
+def _with_kv_store(config: Config, backend: BackendPlugin) -> dict[str, BufferSpec]:
+    """The selected providers, and the one that keeps the backend's KV rows."""
+    specs = dict(config.buffers)
+    if backend.kv not in buffer_plugins:
+        raise ConfigError(
+            [
+                f"backend={backend.name}: it keeps its KV in buffer plugin {backend.kv!r}, which is not installed; "
+                "install it, see dspark-plugins list"
+            ]
         )
-    return tuple(buffers), end, staged_nbytes
+    specs.setdefault(backend.kv, buffer_plugins[backend.kv].spec())
+    return specs
 
 
-def _kv_cost(
-    dims: Dims, buffers: Sequence[PlannedBuffer], block_nbytes: int, memory_gib: float | None
-) -> KvCost:
-    element = dims.kv_dtype.nbytes
-    per_token = 0.0
-    for layer_type in (LayerType.CSA, LayerType.HCA):
-        channels = dims.head_dim + (dims.index_head_dim if layer_type is LayerType.CSA else 0)
-        per_token += dims.count(layer_type) * channels * element / dims.ratio(layer_type)
-    per_request = len(dims.layer_types) * dims.window_ring_rows * dims.head_dim * element
-    for buffer in buffers:
-        if buffer.provider in ("compressor_state", "page_table") and buffer.shape[0].unit in (
-            "layers",
-            "slots",
-        ):
-            per_request += buffer.nbytes // dims.request_slots
-    page_nbytes = round(per_token * dims.page_tokens)
-    full = per_request + dims.pages_per_request * page_nbytes
-    fit = None
-    if memory_gib is not None:
-        rest = block_nbytes - dims.max_requests * per_request - dims.kv_pages * page_nbytes
-        fit = max(int((memory_gib * GIB - rest) // full), 0)
-    return KvCost(
-        nbytes_per_token=per_token,
-        nbytes_per_request=per_request,
-        nbytes_per_full_request=full,
-        requests_that_fit=fit,
-    )
+def _long_pools(dims: Dims) -> list[str]:
+    rows = max(dims.pool_rows(layer_type) for layer_type in dims.layer_types)
+    if rows < 2**31:
+        return []
+    return [
+        f"a layer's KV pool has {rows} rows, and key lists count them in 32 bits; lower pipeline.kv_pool_tokens"
+    ]
 
 
 def _notes(config: Config, speculation: Gate) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dspark_factory.api import BackendPlugin, BufferPlugin
 from dspark_factory.config.load import load_config
 from dspark_factory.errors import DsparkError
@@ -19,6 +21,8 @@ def answering_failure(plugin: BufferPlugin | BackendPlugin) -> str | None:
     if isinstance(plugin, BackendPlugin):
         return None
     backend = backend_plugins["reference"]
+    if plugin.stores_kv:
+        backend = replace(backend, kv=plugin.name)
     try:
         selected = _with_required(plugin, {})
         specs = {name: item.spec() for name, item in selected.items()}

@@ -28,5 +28,6 @@ def prepared(config: Config, record: RecordBuilder) -> Iterator[Assembly]:
         record.effective |= {
             "captured_graphs": [str(key) for key in assembly.pipeline.graphs],
             "graph_nbytes": sum(graph.nbytes for graph in assembly.pipeline.graphs.values()),
+            "tuned": assembly.tuned,
         }
         yield assembly

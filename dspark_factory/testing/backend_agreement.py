@@ -1,24 +1,27 @@
-"""A backend beside the reference on random pools: every layer type, sinks, empty rows and skipped entries."""
+"""A backend beside the reference on random KV: every layer type, sinks, short lists and empty rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from dspark_factory.api import KeyLists, LayerKv
 from dspark_factory.attention.softmax import attend
 from dspark_factory.memory.arena import Arena, torch_dtype
-from dspark_factory.planning.dims import Dims, LayerType
+from dspark_factory.planning.dims import LayerType
+from dspark_factory.registry import buffer_plugins, load_object
 from dspark_factory.testing.case import BackendCase
 from dspark_factory.testing.results import CheckFailed
 
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-3, torch.float16: 1e-3}
-"""Absolute and relative, against the reference in fp32 on the same values."""
+TOLERANCE = {torch.float32: (1e-4, 1e-4), torch.float16: (1e-3, 2**-10), torch.bfloat16: (3e-3, 2**-8)}
+"""Absolute, and relative: one unit in the last place. Against the reference in fp32 on the same values."""
 
 _POISON = 1.0e3
-"""Value of the pool rows that a skipped entry would hit when it is taken for a row number: the first and last."""
+"""Value of the pool rows that a backend hits when it takes −1 for a row number: the first and the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,62 +29,33 @@ class SyntheticLayer:
     """What a backend is given instead of a model's layer; see :class:`~dspark_factory.api.LayerAttention`."""
 
     kind: str
-    pool: Tensor
+    kv: LayerKv
     sinks: Tensor
+
+    @property
+    def pool(self) -> Tensor:
+        """Plain rows, of a store that keeps them so."""
+        store: Any = self.kv
+        return store.pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One call of a backend, and where it comes from."""
+    """One call of a backend, and where it comes from; ``stored`` is all of the layer's KV in fp32."""
 
     name: str
     q: Tensor
     layer: SyntheticLayer
-    indices: Tensor
+    stored: Tensor
+    keys: KeyLists
 
     def expected(self) -> Tensor:
         """The reference in fp32 on the same values."""
-        return attend(self.q.float(), self.layer.pool.float(), self.indices, self.layer.sinks)
-
-
-def problem(
-    dims: Dims, layer_type: LayerType, *, dtype: torch.dtype, device: torch.device, rows: int, ragged: bool
-) -> Problem:
-    """Random queries and pool, and index lists as the layer type has them; every entry of them is live.
-
-    Args:
-        dims: geometry.
-        layer_type: decides the number of keys per row.
-        dtype: of queries and pool.
-        device: where they lie.
-        rows: of the step.
-        ragged: whether rows have different numbers of keys, as requests of different lengths do.
-    """
-    generator = torch.Generator().manual_seed(rows)
-    entries = {
-        LayerType.SLIDING: 0,
-        LayerType.CSA: dims.selected_entries,
-        LayerType.HCA: dims.max_entries(LayerType.HCA),
-    }
-    keys = dims.sliding_window + entries[layer_type]
-    pool = torch.randn(dims.pool_rows(layer_type), dims.head_dim, generator=generator)
-    pool[[0, -1]] = _POISON
-    indices = torch.randint(1, pool.shape[0] - 1, (rows, keys), generator=generator)
-    if ragged:
-        lens = torch.randint(1, keys + 1, (rows, 1), generator=generator)
-        indices = torch.where(torch.arange(keys) < lens, indices, -1)
-    layer = SyntheticLayer(
-        kind=layer_type.value,
-        pool=pool.to(device, dtype),
-        sinks=torch.randn(dims.num_heads, generator=generator).to(device),
-    )
-    q = torch.randn(rows, dims.num_heads, dims.head_dim, generator=generator).to(device, dtype)
-    name = f"{layer_type.value}, {rows} rows, {'ragged' if ragged else 'uniform'}, {dtype}"
-    return Problem(name=name, q=q, layer=layer, indices=indices.to(device))
+        return attend(self.q.float(), self.stored, self.keys.rows.long(), self.layer.sinks)
 
 
 class Bench:
-    """A backend bound to its workspaces, without a model.
+    """A backend bound to its workspaces and its KV store, without a model.
 
     Attributes:
         dims: geometry it was planned for.
@@ -95,17 +69,58 @@ class Bench:
         self._backend = case.backend()
         self.dims, self.device = planned.dims, torch.device(config.device.kind.value)
         self.dtype = torch_dtype(self.dims.dtype.value)
+        kinds = (self.dtype, torch_dtype(self.dims.kv_dtype.value))
+        self._tolerance = max(TOLERANCE[kind] for kind in kinds)
+        self._query_values = kinds[1]
         self._arena = Arena(planned, self.device)
-        self._backend.bind(self._arena.buffers, self.dims)
+        self._backend.bind(config.backend, self._arena.buffers, self.dims)
+        provider = load_object(buffer_plugins[planned.kv_store].provider)()
+        self._store = provider.bind(self._arena.buffers, self.dims)
 
     def problems(self) -> Iterator[Problem]:
         """One request, the largest decode or verify step and one in between, of every layer type."""
         for layer_type in LayerType:
             for rows in sorted({1, self.dims.max_width + 1, self.dims.max_batch_rows}):
                 for ragged in (False, True):
-                    yield problem(
-                        self.dims, layer_type, dtype=self.dtype, device=self.device, rows=rows, ragged=ragged
-                    )
+                    yield self.problem(layer_type, rows=rows, ragged=ragged)
+
+    def problem(self, layer_type: LayerType, *, rows: int, ragged: bool) -> Problem:
+        """Random queries and KV, and key lists as the layer type has them.
+
+        Queries hold values that KV of its type can hold, because kernels multiply the two in one type.
+
+        Args:
+            layer_type: decides the number of keys per row.
+            rows: of the step.
+            ragged: whether rows have different numbers of keys, as requests of different lengths do.
+        """
+        dims, device = self.dims, self.device
+        generator = torch.Generator().manual_seed(rows)
+        entries = {
+            LayerType.SLIDING: 0,
+            LayerType.CSA: dims.selected_entries,
+            LayerType.HCA: dims.max_entries(LayerType.HCA),
+        }
+        listed = dims.sliding_window + entries[layer_type]
+        pool = torch.randn(dims.pool_rows(layer_type), dims.head_dim, generator=generator)
+        pool[[0, -1]] = _POISON
+        everything = torch.arange(len(pool), device=device)
+        kv = self._store.layer(layer_type.value, 0)
+        kv.write(everything, pool.to(device, self.dtype))
+        keys = torch.randint(1, len(pool) - 1, (rows, listed), generator=generator)
+        lens = torch.full((rows,), listed)
+        if ragged:
+            lens = torch.randint(1, listed + 1, (rows,), generator=generator)
+        sinks = torch.randn(dims.num_heads, generator=generator).to(device)
+        q = torch.randn(rows, dims.num_heads, dims.head_dim, generator=generator).to(device)
+        q = q.to(self._query_values).to(self.dtype)
+        return Problem(
+            name=f"{layer_type.value}, {rows} rows, {'ragged' if ragged else 'uniform'}, {self.dtype}",
+            q=q,
+            layer=SyntheticLayer(kind=layer_type.value, kv=kv, sinks=sinks),
+            stored=kv.read(everything),
+            keys=_lists(keys.to(device), lens.to(device)),
+        )
 
     def compare(self, item: Problem, what: str) -> Tensor:
         """Run the backend; returns its output.
@@ -113,14 +128,15 @@ class Bench:
         Raises:
             CheckFailed: it differs from the reference, or it changes its inputs.
         """
-        kept = (item.q.clone(), item.layer.pool.clone(), item.indices.clone())
+        everything = torch.arange(len(item.stored), device=self.device)
+        kept = (item.q.clone(), item.stored, item.keys.rows.clone(), item.keys.lens.clone())
         expected = item.expected()
         with torch.no_grad():
-            got = self._backend.forward(item.q, item.layer, item.indices)
-        given = (item.q, item.layer.pool, item.indices)
+            got = self._backend.forward(item.q, item.layer, item.keys)
+        given = (item.q, item.layer.kv.read(everything), item.keys.rows, item.keys.lens)
         if not all(torch.equal(before, now) for before, now in zip(kept, given, strict=True)):
             raise CheckFailed(
-                f"backend {self._case.name!r} changes q, the pool or the indices ({item.name}); they belong to "
+                f"backend {self._case.name!r} changes q, the KV or the key lists ({item.name}); they belong to "
                 "the step, write to a workspace"
             )
         if got.shape != expected.shape or got.dtype != item.q.dtype:
@@ -128,14 +144,21 @@ class Bench:
                 f"backend {self._case.name!r} returns {tuple(got.shape)} {got.dtype} for queries "
                 f"{tuple(item.q.shape)} {item.q.dtype} ({item.name}); return the shape and dtype of q"
             )
-        tolerance = TOLERANCE[item.q.dtype]
-        if not torch.allclose(got.float(), expected, rtol=tolerance, atol=tolerance):
+        absolute, relative = self._tolerance
+        if not torch.allclose(got.float(), expected, rtol=relative, atol=absolute):
             error = (got.float() - expected).abs().nan_to_num(float("inf")).max()
             raise CheckFailed(
                 f"backend {self._case.name!r} differs from the reference by {error:.3g} ({item.name}; tolerance "
-                f"{tolerance}): {what}"
+                f"{absolute} and {relative:.3g} of the value): {what}"
             )
         return got
+
+
+def _lists(rows: Tensor, lens: Tensor) -> KeyLists:
+    """Lists cut to ``lens [rows]``."""
+    place = torch.arange(rows.shape[1], device=rows.device)
+    cut = torch.where(place < lens.unsqueeze(1), rows, -1)
+    return KeyLists(rows=cut.int(), lens=lens.int())
 
 
 def with_sinks(item: Problem, value: float) -> Problem:
@@ -144,15 +167,15 @@ def with_sinks(item: Problem, value: float) -> Problem:
     return replace(item, layer=replace(item.layer, sinks=sinks))
 
 
-def with_skipped(item: Problem) -> Problem:
-    """The same problem with every third entry of each row skipped, in the middle of its list too."""
-    place = torch.arange(item.indices.shape[1], device=item.indices.device)
-    row = torch.arange(item.indices.shape[0], device=item.indices.device).unsqueeze(1)
-    return replace(item, indices=torch.where((place + row) % 3 == 0, -1, item.indices))
+def with_short_lists(item: Problem) -> Problem:
+    """The same problem with lists of every length up to their own, those of neighbouring rows far apart."""
+    row = torch.arange(len(item.keys.lens), device=item.keys.lens.device)
+    lens = 1 + (item.keys.lens - 1) * (row * 7 % 11) // 10
+    return replace(item, keys=_lists(item.keys.rows, lens))
 
 
 def with_empty_rows(item: Problem) -> Problem:
     """The same problem where every other row, the first included, has no key."""
-    indices = item.indices.clone()
-    indices[::2] = -1
-    return replace(item, indices=indices)
+    lens = item.keys.lens.clone()
+    lens[::2] = 0
+    return replace(item, keys=_lists(item.keys.rows, lens))

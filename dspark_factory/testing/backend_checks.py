@@ -14,8 +14,8 @@ from dspark_factory.testing.backend_agreement import (
     Bench,
     Problem,
     with_empty_rows,
+    with_short_lists,
     with_sinks,
-    with_skipped,
 )
 from dspark_factory.testing.case import BackendCase
 from dspark_factory.testing.geometry import SITUATIONS, configuration
@@ -57,7 +57,7 @@ def workspaces_planned_equal_allocated(case: BackendCase) -> None:
     planned = case.plan(case.config())
     arena = Arena(planned, torch.device(planned.dims.device_kind))
     backend = case.backend()
-    backend.bind(arena.buffers, planned.dims)
+    backend.bind(case.spec, arena.buffers, planned.dims)
     for buffer in planned.buffers:
         view = arena.buffers[buffer.name]
         own = buffer.provider == f"backend.{case.name}"
@@ -89,10 +89,10 @@ def agrees_on_sinks(case: BackendCase) -> None:
     _compare(case, variants, "the sink's logit belongs in the denominator of every head, and nowhere else")
 
 
-def agrees_on_skipped_entries(case: BackendCase) -> None:
-    """Negative entries count for nothing, wherever they stand in a list."""
+def agrees_on_short_lists(case: BackendCase) -> None:
+    """What lies behind a row's list counts for nothing."""
     _compare(
-        case, [with_skipped], "negative indices are skipped: mask their scores, do not read them as rows"
+        case, [with_short_lists], "a list ends after lens entries: do not read the -1 behind it as a row"
     )
 
 
@@ -108,7 +108,9 @@ def agrees_on_empty_rows(case: BackendCase) -> None:
 
 def agrees_in_bfloat16(case: BackendCase) -> None:
     """The same with bfloat16 queries and pools: accumulation stays in fp32."""
-    _compare(case, [lambda item: item, with_skipped], "accumulate in fp32 and round once, at the end", _HALF)
+    _compare(
+        case, [lambda item: item, with_short_lists], "accumulate in fp32 and round once, at the end", _HALF
+    )
 
 
 def captured_and_replayed(case: BackendCase) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dspark_factory.memory.arena import Arena
 from dspark_factory.pipeline.recorder import OpRecorder, RecordedOp, tensors_in
-from dspark_factory.planning.plan import PlannedBuffer
+from dspark_factory.planning.layout import PlannedBuffer
 from dspark_factory.testing.registration import GUARD_PATTERN, GUARD_PREFIX
 
 _DEPTH = 4

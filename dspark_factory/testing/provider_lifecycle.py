@@ -5,7 +5,7 @@ from __future__ import annotations
 from dspark_factory.api import Role
 from dspark_factory.errors import AddressChanged, ConfigError
 from dspark_factory.pipeline.stages import Stage
-from dspark_factory.planning.plan import PlannedBuffer
+from dspark_factory.planning.layout import PlannedBuffer
 from dspark_factory.testing.case import ProviderCase
 from dspark_factory.testing.registration import GUARD_PREFIX
 from dspark_factory.testing.rehearsal import REPLAY, Rehearsal, StepSeen

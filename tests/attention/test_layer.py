@@ -10,6 +10,7 @@ from dspark_factory.attention.reference import ReferenceBackend
 from dspark_factory.attention.rope import inverse_frequencies, rotate, rotations
 from dspark_factory.attention.rows import expand_rows
 from dspark_factory.attention.tables import Frequencies, build_tables
+from dspark_factory.kv.pools import PoolKv
 from dspark_factory.planning.dims import LayerType
 from dspark_factory.planning.graph_keys import Mode, ragged_key, uniform_key
 from tests.geometry import DIMS
@@ -20,7 +21,7 @@ FREQUENCIES = Frequencies(main=inverse_frequencies(8, 1e4), compress=inverse_fre
 def sliding_layer() -> AttentionLayer:
     pool = torch.zeros(DIMS.pool_rows(LayerType.SLIDING), DIMS.head_dim)
     sinks = torch.linspace(-1, 1, DIMS.num_heads)
-    return AttentionLayer(LayerType.SLIDING, pool=pool, sinks=sinks, backend=ReferenceBackend())
+    return AttentionLayer(LayerType.SLIDING, kv=PoolKv(pool), sinks=sinks, backend=ReferenceBackend())
 
 
 def run(layer, key, slots, prefixes, lens, q, kv, starts=None):

@@ -14,7 +14,8 @@ from dspark_factory.api import BufferRequest, DType, extents
 from dspark_factory.config import load_config
 from dspark_factory.errors import AllocationAfterSeal, CapacityError, FeatureDisabled
 from dspark_factory.memory.arena import Arena
-from dspark_factory.planning.plan import ALIGNMENT_NBYTES, plan
+from dspark_factory.planning.layout import ALIGNMENT_NBYTES
+from dspark_factory.planning.plan import plan
 
 CPU = torch.device("cpu")
 

@@ -12,6 +12,7 @@ from dspark_factory.api import (
     BufferRequest,
     Buffers,
     DType,
+    KeyLists,
     LayerAttention,
     extents,
 )
@@ -37,12 +38,13 @@ class CleanBackend:
     def requests(self, spec: PlantedBackendSpec, dims: Dims) -> Sequence[BufferRequest]:
         return [BufferRequest(name="planted_sums", shape=extents(rows=dims.max_rows), dtype=DType.FLOAT32)]
 
-    def bind(self, buffers: Buffers, dims: Dims) -> None:
+    def bind(self, spec: PlantedBackendSpec, buffers: Buffers, dims: Dims) -> None:
         self.sums = buffers["planted_sums"]
 
-    def forward(self, q: Tensor, layer: LayerAttention, indices: Tensor) -> Tensor:
+    def forward(self, q: Tensor, layer: LayerAttention, lists: KeyLists) -> Tensor:
         import torch
 
+        indices = lists.rows.long()
         keys = self.keys(layer, indices)
         scores = torch.einsum("rhd,rkd->rhk", q.float(), keys) * q.shape[-1] ** -0.5
         scores = scores.masked_fill(self.skipped(indices).unsqueeze(1), float("-inf"))
@@ -96,7 +98,7 @@ class AllocatesAWorkspace(CleanBackend):
     def requests(self, spec: PlantedBackendSpec, dims: Dims) -> Sequence[BufferRequest]:
         return ()
 
-    def bind(self, buffers: Buffers, dims: Dims) -> None:
+    def bind(self, spec: PlantedBackendSpec, buffers: Buffers, dims: Dims) -> None:
         import torch
 
         self.sums = torch.zeros(dims.max_rows)

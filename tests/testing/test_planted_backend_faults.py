@@ -14,7 +14,7 @@ EVERY_AGREEMENT = {name for name in BACKEND_CHECKS if name.startswith("agrees_")
 
 PLANTED = [
     (faulty.DropsTheSink, EVERY_AGREEMENT, "agrees_on_sinks", "the sink's logit belongs in the denominator"),
-    (faulty.ReadsSkippedLanes, EVERY_AGREEMENT, "agrees_on_skipped_entries", "negative indices are skipped"),
+    (faulty.ReadsSkippedLanes, EVERY_AGREEMENT, "agrees_on_short_lists", "a list ends after lens entries"),
     (faulty.WrongDtype, EVERY_AGREEMENT, "agrees_on_every_layer", "return the shape and dtype of q"),
     (faulty.RoundsOnTheWay, {"agrees_in_bfloat16"}, "agrees_in_bfloat16", "accumulate in fp32"),
     (
@@ -27,7 +27,7 @@ PLANTED = [
         faulty.OverwritesQueries,
         EVERY_AGREEMENT,
         "agrees_on_every_layer",
-        "changes q, the pool or the indices",
+        "changes q, the KV or the key lists",
     ),
     (
         faulty.MoodyReasons,
