@@ -6,6 +6,8 @@ import os
 
 # Workers share the cores; a second thread in each would only wait for the others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Without a GPU, Triton kernels run in its interpreter; it must know before it is imported.
+os.environ.setdefault("TRITON_INTERPRET", "0" if os.path.exists("/dev/nvidia0") else "1")
 
 import subprocess
 import sys

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dspark_factory.attention.entries import EntryTables
 from dspark_factory.attention.rope import rotate
-from dspark_factory.attention.tables import EntryTables
 from dspark_factory.planning.dims import LayerType
 
 
@@ -24,6 +24,10 @@ class Compressor:
         position_bias: ``[ratio, channels]`` fp32, added to the scores.
         norm_weight: ``[head_dim]`` fp32.
         norm_eps: of the RMS norm.
+
+    Attributes:
+        ring_rows: rows of a slot's ring.
+        overlaps: whether a group also takes the first half of the channels of the previous group's tokens.
     """
 
     def __init__(
@@ -35,11 +39,11 @@ class Compressor:
         norm_weight: Tensor,
         norm_eps: float,
     ) -> None:
-        self._overlaps = layer_type is LayerType.CSA
-        self._ratio = position_bias.shape[0]
-        self._state = state.flatten(0, 1)
-        self._position_bias = position_bias
-        self._norm_weight, self._norm_eps = norm_weight, norm_eps
+        self.overlaps = layer_type is LayerType.CSA
+        self.ring_rows = state.shape[1]
+        self.state = state.flatten(0, 1)
+        self.position_bias = position_bias
+        self.norm_weight, self.norm_eps = norm_weight, norm_eps
 
     def forward(self, kv: Tensor, score: Tensor, positions: Tensor, tables: EntryTables) -> Tensor:
         """Entries of the groups that this step completes; state is read first, then overwritten.
@@ -53,19 +57,18 @@ class Compressor:
         Returns:
             ``[requests * groups, head_dim]`` fp32, rotated; rows of incomplete groups are meaningless.
         """
-        score = score.float() + self._position_bias[positions % self._ratio]
+        ratio, sources = self.position_bias.shape[0], tables.taps
+        score = score.float() + self.position_bias[positions % ratio]
         new = torch.stack([kv.float(), score], dim=1)
         taps = torch.where(
-            tables.taps_from_step[..., None, None], new[tables.step_rows], self._state[tables.state_rows]
+            sources.from_step[..., None, None], new[sources.step_rows], self.state[sources.state_rows]
         )
-        self._state.index_copy_(0, tables.state_write_rows, new)
-        missing = tables.taps_missing.unsqueeze(-1)
-        if self._overlaps:
+        self.state.index_copy_(0, tables.state_write_rows, new)
+        missing = sources.missing.unsqueeze(-1)
+        if self.overlaps:
             half = taps.shape[-1] // 2
-            taps = torch.cat(
-                [taps[:, :, : self._ratio, :, :half], taps[:, :, self._ratio :, :, half:]], dim=2
-            )
+            taps = torch.cat([taps[:, :, :ratio, :, :half], taps[:, :, ratio:, :, half:]], dim=2)
         weights = taps[..., 1, :].masked_fill(missing, float("-inf")).softmax(dim=2)
         entries = (taps[..., 0, :] * weights).masked_fill(missing, 0.0).sum(dim=2)
-        scale = torch.rsqrt(entries.square().mean(-1, keepdim=True) + self._norm_eps)
-        return rotate(entries * scale * self._norm_weight, tables.turn).flatten(0, 1)
+        scale = torch.rsqrt(entries.square().mean(-1, keepdim=True) + self.norm_eps)
+        return rotate(entries * scale * self.norm_weight, tables.turn).flatten(0, 1)

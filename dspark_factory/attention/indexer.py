@@ -52,8 +52,8 @@ class Indexer:
     """
 
     def __init__(self, compressor: Compressor, *, keys: Tensor, topk: int) -> None:
-        self._compressor, self._topk = compressor, topk
-        self._keys = keys.flatten(0, 1)
+        self.compressor, self.keys = compressor, keys
+        self._topk, self._flat_keys = topk, keys.flatten(0, 1)
 
     def forward(self, q: Tensor, weights: Tensor, kv: Tensor, score: Tensor, tables: StepTables) -> Tensor:
         """Write the step's keys, then select.
@@ -71,8 +71,8 @@ class Indexer:
         entries = tables.csa
         assert entries is not None
         assert tables.compress is not None
-        new = self._compressor.forward(kv, score, tables.rows.position, entries)
-        self._keys.index_copy_(0, entries.index_write_rows, new.to(self._keys.dtype))
+        new = self.compressor.forward(kv, score, tables.rows.position, entries)
+        self._flat_keys.index_copy_(0, entries.index_write_rows, new.to(self.keys.dtype))
         q = rotate(q, tables.compress.forward.unsqueeze(1))
         return top_entries(self._scores(q, weights, tables), entries.counts, self._topk)
 
@@ -84,7 +84,7 @@ class Indexer:
         assert tables.csa is not None
         heads, channels = q.shape[1:]
         requests, width = tables.dense_rows.shape
-        keys = self._keys[tables.csa.index_rows].float()
+        keys = self._flat_keys[tables.csa.index_rows].float()
         dense = q[tables.dense_rows].float().reshape(requests, width * heads, channels)
         products = torch.bmm(dense, keys.transpose(1, 2)).relu_().view(requests, width, heads, -1)
         scaled = weights.float() * (heads**-0.5 * channels**-0.5)

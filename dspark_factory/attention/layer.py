@@ -10,9 +10,10 @@ from torch import Tensor
 
 from dspark_factory.api import AttentionBackend, KeyLists, LayerKv
 from dspark_factory.attention.compressor import Compressor
+from dspark_factory.attention.entries import EntryTables
 from dspark_factory.attention.indexer import Indexer
 from dspark_factory.attention.rope import rotate
-from dspark_factory.attention.tables import EntryTables, StepTables, Turn
+from dspark_factory.attention.tables import StepTables, Turn
 from dspark_factory.planning.dims import LayerType
 
 
@@ -110,7 +111,6 @@ class AttentionLayer:
         )
         self.kv.write(entries.pool_write_rows, new)
         if self._indexer is None:
-            assert tables.heavily_compressed is not None
             return tables.heavily_compressed
         return entries.join.join(tables.window, self._selected(self._indexer, inputs, tables, entries))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from dspark_factory.api import KeyLists
-from dspark_factory.attention.key_lists import ListJoin, compact, join_of
+from dspark_factory.attention.entries import EntryTables, entry_tables
+from dspark_factory.attention.key_lists import compact
 from dspark_factory.attention.rope import rotations
 from dspark_factory.attention.rows import (
     StepRows,
@@ -37,47 +39,13 @@ class Turn:
     inverse: Tensor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryTables:
-    """Tables of one compressing layer type. ``groups`` is the most groups a request can complete in a step.
-
-    Attributes:
-        taps_from_step: ``[requests, groups, taps]`` bool, whether a tap is one of the step's own rows.
-        step_rows: same shape, row of the tap where it is.
-        state_rows: same shape, row of the flat state rings where it is not.
-        taps_missing: same shape bool, taps before the sequence.
-        state_write_rows: ``[rows]`` row of the flat state rings that each row is kept in.
-        pool_write_rows: ``[requests * groups]`` pool row of each group; the scratch page for incomplete ones.
-        index_write_rows: the same in the indexer's key pool.
-        turn: rotation at each group's first position, ``[requests, groups, rope_head_dim / 2]``.
-        pool_rows: ``[requests, entries]`` pool row of every entry that a request may have.
-        index_rows: the same in the indexer's key pool.
-        counts: ``[rows]`` completed groups that a row sees.
-        join: how window and entries become one list.
-    """
-
-    taps_from_step: Tensor
-    step_rows: Tensor
-    state_rows: Tensor
-    taps_missing: Tensor
-    state_write_rows: Tensor
-    pool_write_rows: Tensor
-    index_write_rows: Tensor
-    turn: Tensor
-    pool_rows: Tensor
-    index_rows: Tensor
-    counts: Tensor
-    join: ListJoin
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepTables:
     """All tables of a step; ``window [rows, window]`` has holes of −1 at the front, ``sliding`` has none."""
 
     rows: StepRows
     window: Tensor
     sliding: KeyLists
-    heavily_compressed: KeyLists | None
     kv_write_rows: Tensor
     kv_keep_rows: Tensor | None
     main: Turn
@@ -86,12 +54,19 @@ class StepTables:
     hca: EntryTables | None
     dense_rows: Tensor
     offsets: Tensor
+    page_table: Tensor | None
 
     def entries(self, layer_type: LayerType) -> EntryTables:
         """Tables of a compressing layer type."""
         tables = self.csa if layer_type is LayerType.CSA else self.hca
         assert tables is not None, "tables are built for the layer types present"
         return tables
+
+    @cached_property
+    def heavily_compressed(self) -> KeyLists:
+        """Window and every completed entry of the heavily compressed layers."""
+        entries = self.entries(LayerType.HCA)
+        return entries.join.join(self.window, entries.pool_rows[self.rows.request])
 
 
 IN_FLIGHT_MODES = (Mode.EXTEND, Mode.DRAFT_BLOCK)
@@ -117,7 +92,6 @@ def build_tables(
         rows=rows,
         window=window,
         sliding=compact(window),
-        heavily_compressed=None if hca is None else hca.join.join(window, hca.pool_rows[rows.request]),
         kv_write_rows=own if in_flight else ring_rows(rows, ring),
         kv_keep_rows=kept_ring_rows(rows, ring, dims) if mode is Mode.EXTEND else None,
         main=_turn(rows.position, frequencies.main),
@@ -126,6 +100,7 @@ def build_tables(
         hca=hca,
         dense_rows=rows.dense_rows(),
         offsets=rows.offsets(),
+        page_table=page_table,
     )
 
 
@@ -145,44 +120,4 @@ def _entries(
     if not dims.count(layer_type):
         return None
     assert page_table is not None, "compressing layers have a page table"
-    ratio, device = dims.ratio(layer_type), rows.slot.device
-    groups = -(-rows.key.width // ratio)
-    entry = torch.div(rows.starts, ratio, rounding_mode="floor").unsqueeze(1)
-    entry = entry + torch.arange(groups, device=device)
-    complete = (entry + 1) * ratio <= rows.ends.unsqueeze(1)
-    overlap = ratio if layer_type is LayerType.CSA else 0
-    tap = (entry * ratio - overlap).unsqueeze(-1) + torch.arange(ratio + overlap, device=device)
-    start = rows.starts.view(-1, 1, 1)
-    state_ring = dims.state_ring_rows(layer_type)
-    step_rows = rows.first_row.view(-1, 1, 1) + tap - start
-    pages = page_table[rows.request_slots].long()
-    per_page = dims.entries_per_page(layer_type)
-    written = _entry_rows(pages, torch.where(complete, entry, 0), per_page)
-    written = torch.where(complete, written, dims.scratch_page * per_page).flatten()
-    readable = _entry_rows(
-        pages,
-        torch.arange(dims.max_entries(layer_type), device=device).expand(rows.key.requests, -1),
-        per_page,
-    )
-    counts = torch.where(rows.valid, torch.div(rows.position + 1, ratio, rounding_mode="floor"), 0)
-    listed = dims.selected_entries if layer_type is LayerType.CSA else dims.max_entries(layer_type)
-    return EntryTables(
-        taps_from_step=tap >= start,
-        step_rows=step_rows.clamp(0, max(rows.key.rows - 1, 0)),
-        state_rows=rows.request_slots.view(-1, 1, 1) * state_ring + tap % state_ring,
-        taps_missing=tap < 0,
-        state_write_rows=kept_ring_rows(rows, state_ring, dims),
-        pool_write_rows=dims.entry_region_start + written,
-        index_write_rows=written,
-        turn=rotations(entry * ratio, frequencies.compress),
-        pool_rows=dims.entry_region_start + readable,
-        index_rows=readable,
-        counts=counts,
-        join=join_of(window, counts, listed),
-    )
-
-
-def _entry_rows(pages: Tensor, entry: Tensor, per_page: int) -> Tensor:
-    """Row of each entry among the pages: ``[requests, n]`` for entries ``[requests, n]``."""
-    index = torch.div(entry, per_page, rounding_mode="floor").clamp(max=pages.shape[1] - 1)
-    return pages.gather(1, index) * per_page + entry % per_page
+    return entry_tables(rows, dims, layer_type, frequencies.compress, page_table, window)

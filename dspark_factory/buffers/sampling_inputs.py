@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dspark_factory.api import BufferRequest, Buffers, BufferSpec, DType, Gate, StepBatch, Update, extents
-from dspark_factory.buffers.staging import write_padded
+from dspark_factory.buffers.staging import write_padded, write_rows
 from dspark_factory.planning.dims import Dims
 from dspark_factory.planning.graph_keys import Mode
 
@@ -56,6 +56,5 @@ class BoundSamplingInputs:
         if batch.key.mode is Mode.IDLE:
             return
         write_padded(self._temperatures, batch.temperatures, batch.key.requests, 1.0)
-        self._uniforms[: batch.key.requests] = 0.5
-        for row, numbers in zip(self._uniforms, batch.uniforms, strict=False):
-            row[: len(numbers)] = numbers
+        numbers = batch.uniforms
+        write_rows(self._uniforms[: batch.key.requests], numbers, list(map(len, numbers)), 0.5)

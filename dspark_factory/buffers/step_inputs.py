@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from dspark_factory.api import BufferRequest, Buffers, BufferSpec, DType, Gate, StepBatch, Update, extents
-from dspark_factory.buffers.staging import write_padded
+from dspark_factory.buffers.staging import write_padded, write_rows
 from dspark_factory.planning.dims import Dims
 from dspark_factory.planning.graph_keys import LayoutForm
 
@@ -57,10 +58,8 @@ class BoundStepInputs:
         write_padded(self._slots, batch.slots, key.requests, self._scratch_slot)
         write_padded(self._prefix_lens, batch.prefix_lens, key.requests, 0)
         if key.form is LayoutForm.RAGGED:
-            flat = [token for tokens in batch.token_ids for token in tokens]
-            write_padded(self._token_ids, flat, key.rows, 0)
+            flat = self._token_ids[: key.rows].reshape(1, key.rows)
+            write_rows(flat, [list(chain.from_iterable(batch.token_ids))], [sum(batch.row_lens)], 0)
             return
         grid = self._token_ids[: key.rows].reshape(key.requests, key.width)
-        grid[:] = 0
-        for row, tokens in zip(grid, batch.token_ids, strict=False):
-            row[: len(tokens)] = tokens
+        write_rows(grid, batch.token_ids, batch.row_lens, 0)

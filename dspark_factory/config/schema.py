@@ -293,6 +293,8 @@ class DeviceSpec:
     """Memory for buffers, in GiB: the plan says how many requests fit, and refuses what does not."""
     num_threads: int | None = _at_least(1, None)
     """CPU threads; null leaves the library's choice."""
+    fused_kernels: bool = True
+    """On CUDA: Triton kernels around attention where the model's dimensions allow; false runs the torch functions."""
 
 
 @dataclass(kw_only=True)

@@ -48,6 +48,7 @@ class BoundPageTable:
     def __init__(self, buffers: Buffers, dims: Dims) -> None:
         self._updates = buffers.host("page_updates")
         self._neutral = (dims.scratch_slot, 0, dims.scratch_page)
+        self._used = len(self._updates)
 
     def stage(self, batch: StepBatch) -> None:
         """Write the step's changes."""
@@ -56,4 +57,6 @@ class BoundPageTable:
             raise BatchError(f"a step changes at most {len(self._updates)} page-table entries, got {count}")
         if count:
             self._updates[:count] = batch.page_updates
-        self._updates[count:] = self._neutral
+        if count < self._used:  # what is behind is neutral already
+            self._updates[count : self._used] = self._neutral
+        self._used = count

@@ -54,11 +54,12 @@ class AttentionStack:
         self._layers = create_layers(dims, buffers, kv, backend, weights)
 
     def hidden(self, token_ids: Tensor, tables: StepTables) -> Tensor:
-        """``[rows, head_dim]``: the mean over heads, summed over layers."""
+        """``[rows, head_dim]``: one head of every layer, another in each, summed over layers."""
         tokens = token_ids % SYNTHETIC_TOKENS
         total = torch.zeros(len(tokens), self._dims.head_dim, dtype=self._dtype, device=self._device)
-        for layer in self._layers:
-            total = total + layer.forward(self._inputs(layer.layer_type, tokens), tables).mean(1)
+        for place, layer in enumerate(self._layers):
+            out = layer.forward(self._inputs(layer.layer_type, tokens), tables)
+            total = total + out[:, place % self._dims.num_heads]
         return total
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -72,36 +73,27 @@ class AttentionStack:
         yield from self._constants
 
     def _input_tables(self) -> dict[str, Tensor]:
+        """Queries, and what else each layer type takes, side by side so that one look-up fetches it."""
         dims = self._dims
-        sizes = {
-            "q": dims.num_heads * dims.head_dim,
-            "kv": dims.head_dim,
-            "csa": 4 * dims.head_dim,
-            "hca": 2 * dims.head_dim,
-            "index": 4 * dims.index_head_dim,
-            "index_q": dims.index_heads * dims.index_head_dim,
-            "index_weights": dims.index_heads,
-        }
-        return {name: self._random(SYNTHETIC_TOKENS, size) for name, size in sizes.items()}
+        sizes = {kind.value: sum(_widths(dims, kind)) for kind in set(dims.layer_types)}
+        sizes["q"] = dims.num_heads * dims.head_dim
+        return {name: self._random(SYNTHETIC_TOKENS, size) for name, size in sorted(sizes.items())}
 
     def _inputs(self, layer_type: LayerType, tokens: Tensor) -> LayerInputs:
-        dims, table = self._dims, self._tables
-        q = table["q"][tokens].view(-1, dims.num_heads, dims.head_dim)
-        kv = table["kv"][tokens]
+        dims = self._dims
+        q = self._tables["q"][tokens].view(-1, dims.num_heads, dims.head_dim)
+        parts = self._tables[layer_type.value][tokens].split(_widths(dims, layer_type), dim=1)
         if layer_type is LayerType.SLIDING:
-            return LayerInputs(q=q, kv=kv)
+            return LayerInputs(q=q, kv=parts[0])
         if layer_type is LayerType.HCA:
-            values, scores = table["hca"][tokens].chunk(2, dim=1)
-            return LayerInputs(q=q, kv=kv, compress_kv=values, compress_score=scores)
-        values, scores = table["csa"][tokens].chunk(2, dim=1)
-        index_values, index_scores = table["index"][tokens].chunk(2, dim=1)
+            return LayerInputs(q=q, kv=parts[0], compress_kv=parts[1], compress_score=parts[2])
         index = IndexInputs(
-            q=table["index_q"][tokens].view(-1, dims.index_heads, dims.index_head_dim),
-            weights=table["index_weights"][tokens],
-            kv=index_values,
-            score=index_scores,
+            q=parts[3].unflatten(1, (dims.index_heads, dims.index_head_dim)),
+            weights=parts[4],
+            kv=parts[5],
+            score=parts[6],
         )
-        return LayerInputs(q=q, kv=kv, compress_kv=values, compress_score=scores, index=index)
+        return LayerInputs(q=q, kv=parts[0], compress_kv=parts[1], compress_score=parts[2], index=index)
 
     def _weights(self, layer_type: LayerType) -> LayerWeights:
         dims = self._dims
@@ -128,3 +120,21 @@ class AttentionStack:
     def _random(self, *sizes: int, dtype: torch.dtype | None = None) -> Tensor:
         values = torch.randn(*sizes, generator=self._generator)
         return values.to(device=self._device, dtype=dtype or self._dtype)
+
+
+def _widths(dims: Dims, layer_type: LayerType) -> list[int]:
+    """Channels of KV, compressor values and scores, index queries, head weights, index values and scores."""
+    if layer_type is LayerType.SLIDING:
+        return [dims.head_dim]
+    if layer_type is LayerType.HCA:
+        return [dims.head_dim] * 3
+    wide, index = 2 * dims.head_dim, dims.index_heads * dims.index_head_dim
+    return [
+        dims.head_dim,
+        wide,
+        wide,
+        index,
+        dims.index_heads,
+        2 * dims.index_head_dim,
+        2 * dims.index_head_dim,
+    ]

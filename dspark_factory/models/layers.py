@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
@@ -37,13 +39,14 @@ def create_layers(
     dims: Dims, buffers: Buffers, kv: StoresKv, backend: AttentionBackend, weights: list[LayerWeights]
 ) -> list[AttentionLayer]:
     """One attention layer per model layer, each with its own part of the KV store and the states."""
+    create = _layer_class(dims)
     seen = dict.fromkeys(LayerType, 0)
     layers = []
     for layer_type, layer_weights in zip(dims.layer_types, weights, strict=True):
         place = seen[layer_type]
         seen[layer_type] += 1
         layers.append(
-            AttentionLayer(
+            create(
                 layer_type,
                 kv=kv.layer(layer_type.value, place),
                 sinks=layer_weights.sinks,
@@ -53,6 +56,14 @@ def create_layers(
             )
         )
     return layers
+
+
+def _layer_class(dims: Dims) -> Callable[..., AttentionLayer]:
+    if not dims.fused_kernels:
+        return AttentionLayer
+    from dspark_factory.attention.fused.layer import FusedLayer
+
+    return partial(FusedLayer, dims=dims)
 
 
 def _compressor(

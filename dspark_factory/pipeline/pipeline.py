@@ -173,8 +173,12 @@ class Pipeline:
             return self._without_bucket(batch)
         return self.result(self.launch(batch))
 
-    def launch(self, batch: StepBatch) -> StepBatch:
+    def launch(self, batch: StepBatch, *, eager: bool = False) -> StepBatch:
         """Start a step and do not wait for it: one copy in, one graph launch, one copy out.
+
+        Args:
+            batch: as from :func:`~dspark_factory.pipeline.batch.make_batch`.
+            eager: run the step's own operations on its graph's shapes instead of the graph, for comparison.
 
         Returns:
             The batch as it runs, padded to its graph, for :meth:`result`.
@@ -182,9 +186,10 @@ class Pipeline:
         self.clock.require(Stage.FREEZE, "launch")
         key = None if batch.key.mode is Mode.EXTEND else self._fitting(batch)
         if key is None:
-            with torch.no_grad():
-                self.stage(batch)
-                self._live.step.run(batch.key)
+            self._run(batch)
+        elif eager:
+            batch = padded(batch, key)
+            self._run(batch)
         else:
             batch = padded(batch, key)
             self.stage(batch)
@@ -258,6 +263,11 @@ class Pipeline:
             if key is not None:
                 self._chosen[batch.key] = key
         return key
+
+    def _run(self, batch: StepBatch) -> None:
+        with torch.no_grad():
+            self.stage(batch)
+            self._live.step.run(batch.key)
 
     def _run_neutral(self, key: GraphKey) -> None:
         self.stage(neutral_batch(self._arena.plan.dims, key))

@@ -57,6 +57,8 @@ class Dims:
     kv_dtype: DType
     device_kind: str
     sampling: bool
+    fused_kernels: bool = False
+    """Whether decode and verify steps run Triton kernels around attention."""
 
     @property
     def block_size(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dspark_factory.api import DType, Gate
 from dspark_factory.config.model_shape import resolve_model
-from dspark_factory.config.schema import BucketPolicy, Config, ModelSpec, VerifyLayout
+from dspark_factory.config.schema import BucketPolicy, Config, DeviceKind, ModelSpec, VerifyLayout
 from dspark_factory.planning.dims import Dims, LayerType
 
 
@@ -64,7 +64,14 @@ def resolve_dims(config: Config) -> Dims:
         kv_dtype=DType((device.kv_dtype or device.dtype).value),
         device_kind=device.kind.value,
         sampling=config.workload.temperature > 0,
+        fused_kernels=device.fused_kernels and device.kind is DeviceKind.cuda and _fits_triton(model),
     )
+
+
+def _fits_triton(model: ModelSpec) -> bool:
+    """Triton's blocks are powers of two, and tensor cores take no fewer than 16 channels."""
+    sizes = [_known(size) for size in (model.head_dim, model.index_head_dim, model.qk_rope_head_dim)]
+    return all(size & (size - 1) == 0 for size in sizes) and min(sizes[:2]) >= 16
 
 
 def _known(value: int | None) -> int:

@@ -139,6 +139,7 @@ def _geometry(plan: Plan) -> dict[str, Any]:
         "device": dims.device_kind,
         "dtype": dims.dtype.value,
         "kv_dtype": dims.kv_dtype.value,
+        "fused_kernels": dims.fused_kernels,
         "max_requests": dims.max_requests,
         "context_length": dims.context_length,
         "capture_requests": list(dims.capture_requests),

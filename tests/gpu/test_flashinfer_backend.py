@@ -50,6 +50,10 @@ def test_greedy_tokens_equal_the_reference_backend_and_speculation_changes_none(
     assert own[0] == own[1] == reference[0] == reference[1]
 
 
+def test_greedy_tokens_are_the_same_with_fused_kernels_and_with_the_torch_functions():
+    assert decoded("backend=flashinfer") == decoded("backend=flashinfer", "device.fused_kernels=false")
+
+
 def test_autotune_says_which_kernel_it_chose_for_every_captured_shape():
     with build(load_config([*SMALL, "backend=flashinfer"])) as assembly:
         assert assembly.tuned == {}
