@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,6 +44,7 @@ class Assembly:
         plan: its numbers.
         arena: its memory.
         backend: its attention backend.
+        kv_store: keeps the KV rows that the backend reads; ``None`` after close.
         pages: request slots and KV pages.
         pipeline: its stages.
     """
@@ -55,7 +56,7 @@ class Assembly:
             self.plan: Plan = plan(config)
         device = resolve_device(config)
         self.backend: Any = load_object(backend_plugins[self.plan.backend].backend)()
-        self._check_machine()
+        check_machine(self.plan)
         with self._clock.run(Stage.CONSTRUCT), torch.inference_mode(False), torch.no_grad():
             self._construct(device)
 
@@ -64,9 +65,9 @@ class Assembly:
         self.arena = Arena(self.plan, device)
         self.backend.bind(config.backend, self.arena.buffers, dims)
         bound = self._bind_providers()
-        model = create_model(
-            config.model, dims, self.arena.buffers, self._kv_store(bound), self.backend, device
-        )
+        kv_store = self._find_kv_store(bound)
+        self.kv_store: StoresKv | None = kv_store
+        model = create_model(config.model, dims, self.arena.buffers, kv_store, self.backend, device)
         self.arena.seal()
         step = Step(
             dims,
@@ -85,17 +86,10 @@ class Assembly:
             [(name, item) for name, item in bound.items() if isinstance(item, StagesInputs)],
             clock=self._clock,
             device=CaptureDevice(device),
-            tuning=self.backend.tuning if isinstance(self.backend, Tunes) else nullcontext,
+            tuning=self.tuning,
         )
 
-    def _check_machine(self) -> None:
-        """Refuse what the machine lacks before any memory is touched."""
-        if isinstance(self.backend, MachineReasons):
-            reasons = self.backend.machine_reasons(self.plan.dims)
-            if reasons:
-                raise ConfigError([f"backend={self.plan.backend}: {reason}" for reason in reasons])
-
-    def _kv_store(self, bound: dict[str, object]) -> StoresKv:
+    def _find_kv_store(self, bound: dict[str, object]) -> StoresKv:
         store = bound[self.plan.kv_store]
         if not isinstance(store, StoresKv):
             raise PluginError(
@@ -142,6 +136,10 @@ class Assembly:
                     observer.observe(outcome)
         return result
 
+    def tuning(self) -> AbstractContextManager[None]:
+        """Within it the backend may time its kernels for shapes that are new to it; AUTOTUNE runs in it."""
+        return self.backend.tuning() if isinstance(self.backend, Tunes) else nullcontext()
+
     @property
     def tuned(self) -> dict[str, Any]:
         """What AUTOTUNE chose, by the backend's own names; says so where nothing is tunable."""
@@ -162,6 +160,7 @@ class Assembly:
         self.pipeline.close()
         self.arena.close()
         self._observers, self._reporters = [], []
+        self.kv_store = None
 
     def __enter__(self) -> Self:
         return self
@@ -185,6 +184,19 @@ def build(config: Config) -> Assembly:
     if config.device.num_threads is not None:
         torch.set_num_threads(config.device.num_threads)
     return Assembly(config)
+
+
+def check_machine(planned: Plan) -> None:
+    """Refuse what the backend needs and the machine lacks, before any memory is touched.
+
+    Raises:
+        ConfigError: with every reason.
+    """
+    backend = load_object(backend_plugins[planned.backend].backend)()
+    if isinstance(backend, MachineReasons):
+        reasons = backend.machine_reasons(planned.dims)
+        if reasons:
+            raise ConfigError([f"backend={planned.backend}: {reason}" for reason in reasons])
 
 
 def resolve_device(config: Config) -> torch.device:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 
 from dspark_factory.config.model_shape import checkpoint_folder
-from dspark_factory.config.schema import Config, TrainTargetTask
+from dspark_factory.config.schema import BenchTask, Config, TrainTargetTask
 
 
 def starting_folder() -> Path:
@@ -27,6 +27,8 @@ def anchor_paths(config: Config) -> None:
     if config.model.checkpoint is not None:
         config.model.checkpoint = anchored_checkpoint(config.model.checkpoint)
     task = config.task
+    if isinstance(task, BenchTask) and task.plot is not None:
+        task.plot = absolute(task.plot)
     if isinstance(task, TrainTargetTask):
         task.checkpoint_out = absolute(task.checkpoint_out)
         if task.text_folder is not None:

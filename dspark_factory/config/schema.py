@@ -99,7 +99,7 @@ class BuildTask(TaskSpec):
 
 @dataclass(kw_only=True)
 class BenchTask(TaskSpec):
-    """Decode speed without and with speculation beside the transformers library, alternating in one run."""
+    """Decode speed beside the transformers library; without a checkpoint, attention beside other backends."""
 
     kind: str = "bench"
     repeats: int = _at_least(1, 3)
@@ -108,6 +108,14 @@ class BenchTask(TaskSpec):
     """Verify steps to run afterwards while watching memory; 0 skips this part."""
     transformers: bool = True
     """Include the library's own generate."""
+    contenders: list[str] = field(default_factory=list)
+    """Without a checkpoint: backends beside the configured one; empty is flash_mla where it serves, and reference."""
+    requests: list[int] = field(default_factory=lambda: [1, 8, 32, 64, 128])
+    """Without a checkpoint: batch sizes."""
+    contexts: list[int] = field(default_factory=lambda: [4096, 32768, 131072])
+    """Without a checkpoint: tokens of each request in a step of the whole stack; what has no room is left out."""
+    plot: str | None = None
+    """SVG file to draw the attention benchmark into; needs pip install 'dspark-factory[plots]'."""
 
 
 @dataclass(kw_only=True)

@@ -25,7 +25,11 @@ SYNTHETIC_TOKENS = 64
 
 
 class AttentionStack:
-    """Implements :class:`~dspark_factory.models.base.StepModel`; its vocabulary is the synthetic tokens."""
+    """Implements :class:`~dspark_factory.models.base.StepModel`; its vocabulary is the synthetic tokens.
+
+    Attributes:
+        layers: attention layers in order.
+    """
 
     def __init__(
         self,
@@ -51,13 +55,13 @@ class AttentionStack:
         self._head = self._random(dims.head_dim, SYNTHETIC_TOKENS)
         self._constants: list[Tensor] = []
         weights = [self._weights(layer_type) for layer_type in dims.layer_types]
-        self._layers = create_layers(dims, buffers, kv, backend, weights)
+        self.layers = create_layers(dims, buffers, kv, backend, weights)
 
     def hidden(self, token_ids: Tensor, tables: StepTables) -> Tensor:
         """``[rows, head_dim]``: one head of every layer, another in each, summed over layers."""
         tokens = token_ids % SYNTHETIC_TOKENS
         total = torch.zeros(len(tokens), self._dims.head_dim, dtype=self._dtype, device=self._device)
-        for place, layer in enumerate(self._layers):
+        for place, layer in enumerate(self.layers):
             out = layer.forward(self._inputs(layer.layer_type, tokens), tables)
             total = total + out[:, place % self._dims.num_heads]
         return total

@@ -74,6 +74,20 @@ class Pipeline:
         """Graphs to capture, largest first."""
         return self._arena.plan.graph_keys
 
+    @property
+    def graph_nbytes(self) -> int:
+        """Device memory that all graphs hold together between replays."""
+        return sum(graph.nbytes for graph in self.graphs.values())
+
+    @property
+    def model(self) -> StepModel:
+        """What runs the rows.
+
+        Raises:
+            StageOrderError: the pipeline is closed.
+        """
+        return self._live.model
+
     def prepare(self) -> None:
         """AUTOTUNE, WARMUP, CHECK, CAPTURE, FREEZE."""
         self.autotune()

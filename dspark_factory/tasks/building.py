@@ -27,7 +27,7 @@ def prepared(config: Config, record: RecordBuilder) -> Iterator[Assembly]:
                 record.add_stage(name, seconds)
         record.effective |= {
             "captured_graphs": [str(key) for key in assembly.pipeline.graphs],
-            "graph_nbytes": sum(graph.nbytes for graph in assembly.pipeline.graphs.values()),
+            "graph_nbytes": assembly.pipeline.graph_nbytes,
             "tuned": assembly.tuned,
         }
         yield assembly

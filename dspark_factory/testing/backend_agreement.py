@@ -17,8 +17,11 @@ from dspark_factory.registry import buffer_plugins, load_object
 from dspark_factory.testing.case import BackendCase
 from dspark_factory.testing.results import CheckFailed
 
-TOLERANCE = {torch.float32: (1e-4, 1e-4), torch.float16: (1e-3, 2**-10), torch.bfloat16: (3e-3, 2**-8)}
-"""Absolute, and relative: one unit in the last place. Against the reference in fp32 on the same values."""
+TOLERANCE = {torch.float32: (1e-4, 1e-4), torch.float16: (1e-3, 2**-9), torch.bfloat16: (3e-3, 2**-7)}
+"""Absolute, and relative to the reference in fp32 on the same values.
+
+Two units in the last place for 16-bit types, because kernels round weights and output alike.
+"""
 
 _POISON = 1.0e3
 """Value of the pool rows that a backend hits when it takes −1 for a row number: the first and the last."""

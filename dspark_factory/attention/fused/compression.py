@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from dspark_factory.attention.compressor import Compressor
+from dspark_factory.attention.fused.launch import launch
 from dspark_factory.attention.tables import EntryTables, StepTables
 
 TAPS_AT_ONCE = 8
@@ -113,7 +114,8 @@ def compress(
     ratio, channels = compressor.position_bias.shape
     head_dim, ring = compressor.norm_weight.shape[0], compressor.ring_rows
     requests, groups, pairs = entries.turn.shape
-    _compress_kernel[requests,](
+    launch(
+        _compress_kernel, (requests,),
         kv, score, kv.stride(0), score.stride(0), compressor.position_bias, compressor.state,
         compressor.norm_weight, compressor.norm_eps, rows.request_slots, rows.starts, rows.ends, rows.first_row,
         torch.view_as_real(entries.turn), target, target_rows,

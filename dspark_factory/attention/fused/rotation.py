@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from dspark_factory.attention.fused.launch import launch
+
 BLOCK_HEADS = 16
 
 
@@ -69,7 +71,8 @@ def _rotate_and_store_kernel(
 def rotate(x: Tensor, turn: Tensor, *, inverse: bool = False) -> None:
     """Rotate ``x [rows, heads, head_dim]`` in place by ``turn [rows, pairs]`` complex64, or undo it."""
     rows, heads, head_dim = x.shape
-    _rotate_kernel[rows, triton.cdiv(heads, BLOCK_HEADS)](
+    launch(
+        _rotate_kernel, (rows, triton.cdiv(heads, BLOCK_HEADS)),
         x, torch.view_as_real(turn), heads, x.stride(0), -1.0 if inverse else 1.0,
         HEAD_DIM=head_dim, PAIRS=turn.shape[1], BLOCK=BLOCK_HEADS,
     )  # fmt: skip
@@ -92,7 +95,8 @@ def rotate_and_store(
     index = q if index_q is None else index_q
     index_heads = 0 if index_q is None else index_q.shape[1]
     blocks = triton.cdiv(heads, BLOCK_HEADS) + 1 + triton.cdiv(index_heads, BLOCK_HEADS)
-    _rotate_and_store_kernel[rows, blocks](
+    launch(
+        _rotate_and_store_kernel, (rows, blocks),
         q, kv, index, torch.view_as_real(turn), kv if pool is None else pool, pool_rows, heads, index_heads,
         q.stride(0), kv.stride(0), index.stride(0),
         HEAD_DIM=head_dim, INDEX_DIM=index.shape[2], PAIRS=turn.shape[1], BLOCK=BLOCK_HEADS,

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, empty, float32
 
+from dspark_factory.attention.fused.launch import launch
 from dspark_factory.attention.tables import StepTables
 
 PROGRAMS = 528
@@ -73,7 +74,8 @@ def index_scores(
     exact = q.dtype != keys.dtype or q.element_size() > 2
     tile = 32 if exact else 128
     shares = min(triton.cdiv(entries, tile), max(1, PROGRAMS // requests))
-    _scores_kernel[requests, shares](
+    launch(
+        _scores_kernel, (requests, shares),
         q, weights, keys, page_table, tables.rows.request_slots, tables.rows.starts, tables.rows.ends,
         tables.rows.first_row, out, q.stride(0), weights.stride(0), out.stride(0), page_table.shape[1],
         heads**-0.5 * channels**-0.5,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor, empty, int32
 
 from dspark_factory.api import KeyLists
+from dspark_factory.attention.fused.launch import launch
 from dspark_factory.attention.tables import EntryTables, StepTables
 from dspark_factory.planning.dims import Dims, LayerType
 
@@ -28,13 +31,13 @@ def _pool_row(page_table, entry, live, entry_start, PER_PAGE: tl.constexpr):
 
 
 @triton.jit
-def _threshold(scores, count, TOPK: tl.constexpr, BLOCK: tl.constexpr):
+def _threshold(scores, count, TOPK: tl.constexpr, BLOCK: tl.constexpr) -> Any:
     """The TOPK-th largest of ``count`` scores as an ordered integer, and how many of its equals are needed."""
     needed = TOPK
     prefix = tl.zeros([], tl.uint32)
     digit = tl.arange(0, 256)
     for step in tl.static_range(4):
-        shift: tl.constexpr = 24 - 8 * step
+        shift = 24 - 8 * step
         histogram = tl.zeros([256], tl.int32)
         for first in range(0, count, BLOCK):
             entry = first + tl.arange(0, BLOCK)
@@ -85,8 +88,8 @@ def _select_kernel(
             equal = live & (value == threshold)
             rank = equals + tl.cumsum(equal.to(tl.int32), axis=0)
             chosen = (live & (value > threshold)) | (equal & (rank <= needed))
-            place = taken + tl.cumsum(chosen.to(tl.int32), axis=0) - 1
-            tl.store(out + place, _pool_row(page_table, entry, live, entry_start, PER_PAGE), mask=chosen)
+            target = taken + tl.cumsum(chosen.to(tl.int32), axis=0) - 1
+            tl.store(out + target, _pool_row(page_table, entry, live, entry_start, PER_PAGE), mask=chosen)
             taken += tl.sum(chosen.to(tl.int32), axis=0)
             equals += tl.sum(equal.to(tl.int32), axis=0)
 
@@ -107,7 +110,8 @@ def select(
     keys = dims.sliding_window + selected
     out = empty(scores.shape[0], keys, dtype=int32, device=scores.device)
     block = min(MOST_AT_ONCE, max(256, triton.next_power_of_2(scores.shape[1])))
-    _select_kernel[scores.shape[0],](
+    launch(
+        _select_kernel, (scores.shape[0],),
         scores, scores.stride(0), page_table, page_table.shape[1], rows.request_slots, rows.request, rows.slot,
         rows.position, entries.counts, entries.join.lens, out, dims.entry_region_start,
         TOPK=selected, WINDOW=dims.sliding_window, BLOCK_WINDOW=triton.next_power_of_2(dims.sliding_window),
