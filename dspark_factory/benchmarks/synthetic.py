@@ -42,13 +42,17 @@ def _fill_layer(store: StoresKv, kind: LayerType, place: int, dims: Dims, genera
 
 
 def verify_batch(dims: Dims, *, requests: int, context: int) -> StepBatch:
-    """A verify step of ``requests`` requests whose last row is the ``context``-th token, with tokens that differ."""
+    """A verify step of ``requests`` requests of about ``context`` tokens each, with tokens that differ.
+
+    Lengths are spread over the last ``hca_ratio`` positions before ``context``, as of requests that started at
+    different times, so that as many of them complete a group in this step as in any other.
+    """
     width = dims.max_width
     return make_batch(
         dims,
         Mode.TARGET_VERIFY,
         slots=range(requests),
-        prefix_lens=[context - width] * requests,
+        prefix_lens=[context - width - 1 - request * 37 % dims.hca_ratio for request in range(requests)],
         token_ids=[[(request + offset) % 64 for offset in range(width)] for request in range(requests)],
     )
 

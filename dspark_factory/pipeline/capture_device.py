@@ -30,6 +30,13 @@ class CaptureDevice:
         if self._pool is not None:
             self._pool = torch.cuda.graph_pool_handle()
 
+    def pool_nbytes(self) -> int:
+        """Memory that the allocator holds for graphs of this pool; it stays theirs between replays."""
+        if self._pool is None:
+            return 0
+        segments = torch.cuda.memory_snapshot()
+        return sum(item["total_size"] for item in segments if item["segment_pool_id"] == self._pool)
+
     def create(self) -> Graph:
         """An empty graph."""
         return create_graph(self._kind, pool=self._pool, stream=self._stream)

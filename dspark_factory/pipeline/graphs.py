@@ -34,7 +34,7 @@ class Graph(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Device memory that the graph holds between replays, as far as it is known."""
+        """Device memory that the graph holds between replays besides its pool, as far as it is known."""
         ...
 
     def capture(self, step: Step) -> None:
@@ -118,14 +118,14 @@ class CudaGraph:
 
     @property
     def nbytes(self) -> int:
-        """Growth of reserved device memory during the capture."""
+        """What the driver took for the captured work itself; intermediate results lie in the pool."""
         return self._nbytes
 
     def capture(self, step: Step) -> None:
         """Capture ``step`` without running it."""
         self.reset()
         graph = torch.cuda.CUDAGraph()
-        reserved = torch.cuda.memory_reserved()
+        outside = _nbytes_outside_the_allocator()
         step_errors: list[Exception] = []
         try:
             # The outer context puts the caller's stream back even when the capture cannot begin.
@@ -141,7 +141,7 @@ class CudaGraph:
             original = step_errors[0] if step_errors else error
             raise _step_failed(original) from original
         self._graph = graph
-        self._nbytes = max(0, torch.cuda.memory_reserved() - reserved)
+        self._nbytes = max(0, _nbytes_outside_the_allocator() - outside)
 
     def _record(self, graph: torch.cuda.CUDAGraph, step: Step, step_errors: list[Exception]) -> None:
         with (
@@ -167,6 +167,11 @@ class CudaGraph:
             self._graph.reset()
         self._graph = None
         self._nbytes = 0
+
+
+def _nbytes_outside_the_allocator() -> int:
+    free, total = torch.cuda.mem_get_info()
+    return total - free - torch.cuda.memory_reserved()
 
 
 class _CaptureRecorder(OpRecorder):

@@ -76,8 +76,8 @@ class Pipeline:
 
     @property
     def graph_nbytes(self) -> int:
-        """Device memory that all graphs hold together between replays."""
-        return sum(graph.nbytes for graph in self.graphs.values())
+        """Device memory that the graphs hold between replays: their pool, and what the driver took for them."""
+        return self._device.pool_nbytes() + sum(graph.nbytes for graph in self.graphs.values())
 
     @property
     def model(self) -> StepModel:

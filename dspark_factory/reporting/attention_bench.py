@@ -18,7 +18,8 @@ def print_attention_bench(record: Record, console: Console) -> None:
     found = record.measurements
     ceilings = found["ceilings"]
     console.print(
-        f"ceilings of {record.environment.get('device') or 'this CPU'}: copy {ceilings['copy_nbytes_per_second'] / 1e12:.2f} TB/s, "
+        f"ceilings of {record.environment.get('device') or 'this CPU'}: "
+        f"copy {ceilings['copy_nbytes_per_second'] / 1e12:.2f} TB/s, "
         f"bfloat16 products {ceilings['matrix_flops'] / 1e12:.0f} TFLOP/s"
     )
     for name, reasons in found.get("left_out", {}).items():

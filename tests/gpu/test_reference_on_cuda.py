@@ -16,7 +16,7 @@ from tests.lazy_provider import LAZY
 from tests.oracle import MIXED, Driver, assembly_for, random_model, random_sequence
 
 pytestmark = pytest.mark.gpu
-CUDA = ["device=cuda", "device.dtype=float32"]
+CUDA = ["device=cuda", "device.dtype=float32", "device.kv_dtype=float32"]
 PROMPTS = [list(b"def read_config(path):\n    with open(path) as file:\n"), list(b"import os\n" * 15), [120]]
 
 

@@ -11,7 +11,8 @@ from dspark_factory.attention.compressor import Compressor
 from dspark_factory.attention.fused.launch import launch
 from dspark_factory.attention.tables import EntryTables, StepTables
 
-TAPS_AT_ONCE = 8
+TAPS_AT_ONCE = 16
+ROWS_AT_ONCE = 8
 
 
 @triton.jit
@@ -54,7 +55,7 @@ def _compress_kernel(
     kv, score, kv_stride, score_stride, bias, state, norm_weight, epsilon, slots, starts, ends, first_rows,
     turn, target, target_rows,
     HEAD_DIM: tl.constexpr, CHANNELS: tl.constexpr, RATIO: tl.constexpr, OVERLAP: tl.constexpr,
-    RING: tl.constexpr, TAPS: tl.constexpr, GROUPS: tl.constexpr, PAIRS: tl.constexpr,
+    RING: tl.constexpr, TAPS: tl.constexpr, GROUPS: tl.constexpr, PAIRS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     request = tl.program_id(0)
     slot, start = tl.load(slots + request), tl.load(starts + request)
@@ -79,14 +80,17 @@ def _compress_kernel(
             channel = 2 * pair[:, None] + tl.arange(0, 2)[None, :]
             tl.store(target + row * HEAD_DIM + channel, turned.to(target.dtype.element_ty))
     tl.debug_barrier()  # the state is read by all threads before any overwrites it
-    channel = tl.arange(0, CHANNELS)
-    for offset in range(end - start):
+    channel = tl.arange(0, CHANNELS)[None, :]
+    for first in range(0, end - start, ROWS):
+        offset = first + tl.arange(0, ROWS)[:, None]
+        here = offset < end - start
         position, row = start + offset, first_row + offset
         place = state + (slot * RING + position % RING) * (2 * CHANNELS) + channel
-        logit = tl.load(score + row * score_stride + channel).to(tl.float32)
-        logit += tl.load(bias + (position % RATIO) * CHANNELS + channel)
-        tl.store(place, tl.load(kv + row * kv_stride + channel).to(tl.float32))
-        tl.store(place + CHANNELS, logit)
+        value = tl.load(kv + row * kv_stride + channel, mask=here, other=0.0).to(tl.float32)
+        logit = tl.load(score + row * score_stride + channel, mask=here, other=0.0).to(tl.float32)
+        logit += tl.load(bias + (position % RATIO) * CHANNELS + channel, mask=here, other=0.0)
+        tl.store(place, value, mask=here)
+        tl.store(place + CHANNELS, logit, mask=here)
 
 
 def compress(
@@ -121,5 +125,6 @@ def compress(
         torch.view_as_real(entries.turn), target, target_rows,
         HEAD_DIM=head_dim, CHANNELS=channels, RATIO=ratio, OVERLAP=ratio if compressor.overlaps else 0,
         RING=ring, TAPS=min(TAPS_AT_ONCE, triton.next_power_of_2(2 * ratio)), GROUPS=groups, PAIRS=pairs,
-        num_warps=8 if head_dim > 128 else 4,
+        ROWS=ROWS_AT_ONCE,
+        num_warps=8,
     )  # fmt: skip

@@ -80,6 +80,6 @@ def index_scores(
         tables.rows.first_row, out, q.stride(0), weights.stride(0), out.stride(0), page_table.shape[1],
         heads**-0.5 * channels**-0.5,
         HEADS=heads, BLOCK_HEADS=max(16, triton.next_power_of_2(heads)), DIM=channels, PER_PAGE=keys.shape[1],
-        RATIO=ratio, TILE=tile, EXACT=exact, num_warps=4,
+        RATIO=ratio, TILE=tile, EXACT=exact, num_warps=8 if exact else 4,
     )  # fmt: skip
     return out

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor, empty, int32
@@ -13,7 +11,8 @@ from dspark_factory.attention.fused.launch import launch
 from dspark_factory.attention.tables import EntryTables, StepTables
 from dspark_factory.planning.dims import Dims, LayerType
 
-MOST_AT_ONCE = 4096
+FEW, MANY = 1024, 4096
+"""Entries at once: of a row that has no more than the first, and of all others."""
 
 
 @triton.jit
@@ -31,7 +30,7 @@ def _pool_row(page_table, entry, live, entry_start, PER_PAGE: tl.constexpr):
 
 
 @triton.jit
-def _threshold(scores, count, TOPK: tl.constexpr, BLOCK: tl.constexpr) -> Any:
+def _threshold(scores, count, TOPK: tl.constexpr, BLOCK: tl.constexpr):
     """The TOPK-th largest of ``count`` scores as an ordered integer, and how many of its equals are needed."""
     needed = TOPK
     prefix = tl.zeros([], tl.uint32)
@@ -54,11 +53,34 @@ def _threshold(scores, count, TOPK: tl.constexpr, BLOCK: tl.constexpr) -> Any:
 
 
 @triton.jit
+def _write_best(
+    scores, count, page_table, out, entry_start,
+    TOPK: tl.constexpr, PER_PAGE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Pool rows of the TOPK best of ``count`` entries, in ascending order of entries."""
+    threshold, needed = _threshold(scores, count, TOPK, BLOCK)  # pyright: ignore[reportGeneralTypeIssues]
+    taken = 0
+    equals = 0
+    for first in range(0, count, BLOCK):
+        entry = first + tl.arange(0, BLOCK)
+        live = entry < count
+        value = _ordered(scores, entry, live)
+        equal = live & (value == threshold)
+        rank = equals + tl.cumsum(equal.to(tl.int32), axis=0)
+        chosen = (live & (value > threshold)) | (equal & (rank <= needed))
+        target = taken + tl.cumsum(chosen.to(tl.int32), axis=0) - 1
+        tl.store(out + target, _pool_row(page_table, entry, live, entry_start, PER_PAGE), mask=chosen)
+        taken += tl.sum(chosen.to(tl.int32), axis=0)
+        equals += tl.sum(equal.to(tl.int32), axis=0)
+
+
+@triton.jit
 def _select_kernel(
     scores, scores_stride, page_table, pages, request_slots, requests, slots, positions, counts, lens, out,
     entry_start,
     TOPK: tl.constexpr, WINDOW: tl.constexpr, BLOCK_WINDOW: tl.constexpr, RING: tl.constexpr,
-    PER_PAGE: tl.constexpr, BLOCK: tl.constexpr, KEYS: tl.constexpr, BLOCK_KEYS: tl.constexpr,
+    PER_PAGE: tl.constexpr, FEW_AT_ONCE: tl.constexpr, BLOCK: tl.constexpr, KEYS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     count, length = tl.load(counts + row).to(tl.int32), tl.load(lens + row)
@@ -73,25 +95,14 @@ def _select_kernel(
     scores += row * scores_stride
     page_table += tl.load(request_slots + tl.load(requests + row)) * pages
     if count <= TOPK:
-        for first in range(0, count, BLOCK):
-            entry = first + tl.arange(0, BLOCK)
+        for first in range(0, count, FEW_AT_ONCE):
+            entry = first + tl.arange(0, FEW_AT_ONCE)
             live = entry < count
             tl.store(out + entry, _pool_row(page_table, entry, live, entry_start, PER_PAGE), mask=live)
+    elif count <= FEW_AT_ONCE:
+        _write_best(scores, count, page_table, out, entry_start, TOPK, PER_PAGE, FEW_AT_ONCE)
     else:
-        threshold, needed = _threshold(scores, count, TOPK, BLOCK)
-        taken = 0
-        equals = 0
-        for first in range(0, count, BLOCK):
-            entry = first + tl.arange(0, BLOCK)
-            live = entry < count
-            value = _ordered(scores, entry, live)
-            equal = live & (value == threshold)
-            rank = equals + tl.cumsum(equal.to(tl.int32), axis=0)
-            chosen = (live & (value > threshold)) | (equal & (rank <= needed))
-            target = taken + tl.cumsum(chosen.to(tl.int32), axis=0) - 1
-            tl.store(out + target, _pool_row(page_table, entry, live, entry_start, PER_PAGE), mask=chosen)
-            taken += tl.sum(chosen.to(tl.int32), axis=0)
-            equals += tl.sum(equal.to(tl.int32), axis=0)
+        _write_best(scores, count, page_table, out, entry_start, TOPK, PER_PAGE, BLOCK)
 
 
 def select(
@@ -109,13 +120,14 @@ def select(
     rows, selected = tables.rows, dims.selected_entries
     keys = dims.sliding_window + selected
     out = empty(scores.shape[0], keys, dtype=int32, device=scores.device)
-    block = min(MOST_AT_ONCE, max(256, triton.next_power_of_2(scores.shape[1])))
+    most = max(256, triton.next_power_of_2(scores.shape[1]))
     launch(
         _select_kernel, (scores.shape[0],),
         scores, scores.stride(0), page_table, page_table.shape[1], rows.request_slots, rows.request, rows.slot,
         rows.position, entries.counts, entries.join.lens, out, dims.entry_region_start,
         TOPK=selected, WINDOW=dims.sliding_window, BLOCK_WINDOW=triton.next_power_of_2(dims.sliding_window),
-        RING=dims.window_ring_rows, PER_PAGE=dims.entries_per_page(LayerType.CSA), BLOCK=block, KEYS=keys,
-        BLOCK_KEYS=triton.next_power_of_2(keys), num_warps=8 if block > 1024 else 4,
+        RING=dims.window_ring_rows, PER_PAGE=dims.entries_per_page(LayerType.CSA), KEYS=keys,
+        FEW_AT_ONCE=min(FEW, most), BLOCK=min(MANY, most),
+        BLOCK_KEYS=triton.next_power_of_2(keys), num_warps=8 if most > FEW else 4,
     )  # fmt: skip
     return KeyLists(rows=out, lens=entries.join.lens)
