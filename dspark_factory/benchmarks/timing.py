@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import median
 
 import torch
 
-from dspark_factory.pipeline.graphs import create_graph
+from dspark_factory.pipeline.graphs import Graph, create_graph
 
 Work = Callable[[], object]
 
@@ -30,11 +31,16 @@ def captured(work: Work, device: torch.device) -> Work:
     stream.synchronize()
     graph = create_graph("cuda", stream=stream)
     graph.capture(lambda: _run(work))
-    return graph.replay
+    return partial(_replay, graph, work)
 
 
 def _run(work: Work) -> None:
     work()
+
+
+def _replay(graph: Graph, work: Work) -> None:
+    """A replay reads the memory that ``work`` holds, so the two live together."""
+    graph.replay()
 
 
 def microseconds(work: Work, device: torch.device) -> float:
