@@ -43,7 +43,7 @@ class Assembly:
         config: what it was built from.
         plan: its numbers.
         arena: its memory.
-        backend: its attention backend.
+        backend: its attention backend; ``None`` after close.
         kv_store: keeps the KV rows that the backend reads; ``None`` after close.
         pages: request slots and KV pages.
         pipeline: its stages.
@@ -160,7 +160,7 @@ class Assembly:
         self.pipeline.close()
         self.arena.close()
         self._observers, self._reporters = [], []
-        self.kv_store = None
+        self.backend = self.kv_store = None  # both keep views of the memory
 
     def __enter__(self) -> Self:
         return self

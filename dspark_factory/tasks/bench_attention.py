@@ -56,10 +56,9 @@ def run(config: Config, record: RecordBuilder, console: Console) -> None:
             advance=advance,
         )
     stacks = {name: item for name, item in configs.items() if name != "reference" or len(configs) == 1}
-    record.measurements["stack"] = {
-        name: _stack(item, task, record, ceilings, own=name == config.backend.kind)
-        for name, item in stacks.items()
-    }
+    found: dict[str, Any] = record.measurements.setdefault("stack", {})
+    for name, item in stacks.items():
+        found[name] = _stack(item, task, record, ceilings, own=name == config.backend.kind)
     finished = record.finish()
     print_attention_bench(finished, console)
     if task.plot is not None:
