@@ -20,7 +20,7 @@ from dspark_factory.pipeline.graphs import Graph
 from dspark_factory.pipeline.lint import Finding, lint_step, raise_on
 from dspark_factory.pipeline.outputs import read_outputs
 from dspark_factory.pipeline.probes import neutral_batch, probe_batches
-from dspark_factory.pipeline.recorder import provider_scope
+from dspark_factory.pipeline.recorder import blame
 from dspark_factory.pipeline.stages import Stage, StageClock
 from dspark_factory.pipeline.step import Step
 from dspark_factory.planning.graph_keys import GraphKey, Mode, smallest_fitting
@@ -166,9 +166,14 @@ class Pipeline:
     def stage(self, batch: StepBatch) -> None:
         """Write the batch into the staged buffers and bring them to the device in one copy."""
         self._arena.await_staged()
-        for name, stager in self._live.stagers:
-            with provider_scope(name):
+        running = ""
+        try:
+            for name, stager in self._live.stagers:
+                running = name
                 stager.stage(batch)
+        except BaseException as error:
+            blame(error, running)
+            raise
         self._arena.copy_staged()
 
     def replay(self, batch: StepBatch) -> StepResult:

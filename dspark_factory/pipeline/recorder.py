@@ -35,12 +35,17 @@ def provider_scope(name: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if _PROVIDER_MARK not in vars(error):
-            vars(error)[_PROVIDER_MARK] = name
-            error.add_note(f"raised while provider {name!r} was running")
+        blame(error, name)
         raise
     finally:
         _PROVIDER.reset(token)
+
+
+def blame(error: BaseException, name: str) -> None:
+    """Mark an error with the provider that it left, unless an inner one is marked already."""
+    if _PROVIDER_MARK not in vars(error):
+        vars(error)[_PROVIDER_MARK] = name
+        error.add_note(f"raised while provider {name!r} was running")
 
 
 def current_provider() -> str | None:

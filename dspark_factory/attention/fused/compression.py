@@ -13,41 +13,55 @@ from dspark_factory.attention.tables import EntryTables, StepTables
 
 TAPS_AT_ONCE = 16
 ROWS_AT_ONCE = 8
+LOWEST = tl.constexpr(-1e30)
+"""Below every score, and finite, so that a place without a tap stays out of the sums."""
+
+
+@triton.jit
+def _take(top, total, mean, value, logit, present):
+    """One more tap in each place of a tile: running maximum, sum of weights and weighted sum of values."""
+    higher = tl.maximum(top, tl.where(present, logit, LOWEST))
+    fade = tl.exp(top - higher)
+    weight = tl.where(present, tl.exp(logit - higher), 0.0)
+    return higher, total * fade + weight, mean * fade + weight * value
 
 
 @triton.jit
 def _entry(
-    kv, score, kv_stride, score_stride, bias, state, slot, start, first_row, entry,
+    kv, score, kv_stride, score_stride, bias, ring, start, end, entry,
     HEAD_DIM: tl.constexpr, CHANNELS: tl.constexpr, RATIO: tl.constexpr, OVERLAP: tl.constexpr,
     RING: tl.constexpr, TAPS: tl.constexpr,
 ):  # fmt: skip
-    """Weighted mean of one group's taps: those before the step from the state, the others from the step."""
+    """Weighted mean of one group's taps: those before the step from the state, the others from the step.
+
+    Every place of a tile keeps sums of its own, which are joined once, at the end: no thread waits for another before.
+    """
     channel = tl.arange(0, HEAD_DIM)[None, :]
-    top = tl.full([HEAD_DIM], float("-inf"), tl.float32)
-    total = tl.zeros([HEAD_DIM], tl.float32)
-    mean = tl.zeros([HEAD_DIM], tl.float32)
+    top = tl.full([TAPS, HEAD_DIM], LOWEST, tl.float32)
+    total = tl.zeros([TAPS, HEAD_DIM], tl.float32)
+    mean = tl.zeros([TAPS, HEAD_DIM], tl.float32)
+    first_position = entry * RATIO - OVERLAP
     for first in range(0, RATIO + OVERLAP, TAPS):
         tap = first + tl.arange(0, TAPS)[:, None]
-        position = entry * RATIO - OVERLAP + tap
-        present = (position >= 0) & (tap < RATIO + OVERLAP)
-        here = present & (position >= start)
-        kept = present & (position < start)
+        position = first_position + tap
+        present = (position >= 0) & (position < start) & (tap < RATIO + OVERLAP) & (channel >= 0)
         own = tl.where(tap >= RATIO, HEAD_DIM, 0) + channel
-        row = first_row + position - start
-        new_value = tl.load(kv + row * kv_stride + own, mask=here, other=0.0).to(tl.float32)
-        new_score = tl.load(score + row * score_stride + own, mask=here, other=0.0).to(tl.float32)
-        new_score += tl.load(bias + (position % RATIO) * CHANNELS + own, mask=here, other=0.0)
-        place = (slot * RING + position % RING) * (2 * CHANNELS) + own
-        value = tl.where(here, new_value, tl.load(state + place, mask=kept, other=0.0))
-        logit = tl.where(here, new_score, tl.load(state + place + CHANNELS, mask=kept, other=0.0))
-        logit = tl.where(present, logit, float("-inf"))
-        higher = tl.maximum(top, tl.max(logit, axis=0))
-        fade = tl.exp(top - higher)
-        weight = tl.exp(logit - higher[None, :])
-        total = total * fade + tl.sum(weight, axis=0)
-        mean = mean * fade + tl.sum(weight * value, axis=0)
-        top = higher
-    return mean / total
+        place = ring + (position % RING) * (2 * CHANNELS) + own
+        value = tl.load(place, mask=present, other=0.0)
+        logit = tl.load(place + CHANNELS, mask=present, other=0.0)
+        top, total, mean = _take(top, total, mean, value, logit, present)
+    for first in range(start, end, TAPS):
+        position = first + tl.arange(0, TAPS)[:, None]
+        tap = position - first_position
+        present = (tap >= 0) & (tap < RATIO + OVERLAP) & (position < end) & (channel >= 0)
+        own = tl.where(tap >= RATIO, HEAD_DIM, 0) + channel
+        row = position - start
+        value = tl.load(kv + row * kv_stride + own, mask=present, other=0.0).to(tl.float32)
+        logit = tl.load(score + row * score_stride + own, mask=present, other=0.0).to(tl.float32)
+        logit += tl.load(bias + (position % RATIO) * CHANNELS + own, mask=present, other=0.0)
+        top, total, mean = _take(top, total, mean, value, logit, present)
+    share = tl.exp(top - tl.max(top, axis=0)[None, :])
+    return tl.sum(mean * share, axis=0) / tl.sum(total * share, axis=0)
 
 
 @triton.jit
@@ -58,13 +72,16 @@ def _compress_kernel(
     RING: tl.constexpr, TAPS: tl.constexpr, GROUPS: tl.constexpr, PAIRS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     request = tl.program_id(0)
-    slot, start = tl.load(slots + request), tl.load(starts + request)
-    end, first_row = tl.load(ends + request), tl.load(first_rows + request)
+    start, end = tl.load(starts + request).to(tl.int32), tl.load(ends + request).to(tl.int32)
+    first_row = tl.load(first_rows + request)
+    kv += first_row * kv_stride
+    score += first_row * score_stride
+    ring = state + tl.load(slots + request) * (RING * 2 * CHANNELS)
     for group in range(GROUPS):
         entry = start // RATIO + group
         if (entry + 1) * RATIO <= end:
             mean = _entry(
-                kv, score, kv_stride, score_stride, bias, state, slot, start, first_row, entry,
+                kv, score, kv_stride, score_stride, bias, ring, start, end, entry,
                 HEAD_DIM, CHANNELS, RATIO, OVERLAP, RING, TAPS,
             )  # fmt: skip
             scale = tl.rsqrt(tl.sum(mean * mean, axis=0) / HEAD_DIM + epsilon)
@@ -84,10 +101,10 @@ def _compress_kernel(
     for first in range(0, end - start, ROWS):
         offset = first + tl.arange(0, ROWS)[:, None]
         here = offset < end - start
-        position, row = start + offset, first_row + offset
-        place = state + (slot * RING + position % RING) * (2 * CHANNELS) + channel
-        value = tl.load(kv + row * kv_stride + channel, mask=here, other=0.0).to(tl.float32)
-        logit = tl.load(score + row * score_stride + channel, mask=here, other=0.0).to(tl.float32)
+        position = start + offset
+        place = ring + (position % RING) * (2 * CHANNELS) + channel
+        value = tl.load(kv + offset * kv_stride + channel, mask=here, other=0.0).to(tl.float32)
+        logit = tl.load(score + offset * score_stride + channel, mask=here, other=0.0).to(tl.float32)
         logit += tl.load(bias + (position % RATIO) * CHANNELS + channel, mask=here, other=0.0)
         tl.store(place, value, mask=here)
         tl.store(place + CHANNELS, logit, mask=here)
@@ -126,5 +143,5 @@ def compress(
         HEAD_DIM=head_dim, CHANNELS=channels, RATIO=ratio, OVERLAP=ratio if compressor.overlaps else 0,
         RING=ring, TAPS=min(TAPS_AT_ONCE, triton.next_power_of_2(2 * ratio)), GROUPS=groups, PAIRS=pairs,
         ROWS=ROWS_AT_ONCE,
-        num_warps=8,
+        num_warps=16 if ratio > TAPS_AT_ONCE else 8,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dspark_factory.attention.fused.launch import launch
 
-BLOCK_HEADS = 16
+BLOCK_HEADS = 32
 
 
 @triton.jit
