@@ -12,6 +12,7 @@ from dspark_factory.errors import ConfigError
 from dspark_factory.planning.asking import ask
 from dspark_factory.planning.dims import Dims
 from dspark_factory.planning.graph_keys import GraphKey, captured_keys
+from dspark_factory.planning.graph_memory import graph_nbytes_estimate
 from dspark_factory.planning.kv_cost import GIB, KvCost, kv_cost
 from dspark_factory.planning.layout import PlannedBuffer, lay_out
 from dspark_factory.planning.needed import missing_providers
@@ -32,6 +33,7 @@ class Plan:
         backend: registered name of the attention backend.
         kv_store: registered name of the provider that keeps its KV rows.
         graph_keys: graphs to capture, largest first.
+        graph_nbytes_estimate: memory that they will hold between replays, besides the buffers.
         nbytes: sum over buffers.
         block_nbytes: size of the one device allocation, alignment included.
         staged_nbytes: leading part of the block that is staged on the host and copied at once.
@@ -47,6 +49,7 @@ class Plan:
     backend: str
     kv_store: str
     graph_keys: tuple[GraphKey, ...]
+    graph_nbytes_estimate: int
     nbytes: int
     block_nbytes: int
     staged_nbytes: int
@@ -94,7 +97,7 @@ def plan(config: Config) -> Plan:
     reasons = reasons or missing_providers(gates, dims, backend_plugin.kv) or _long_pools(dims)
     if reasons:
         raise ConfigError(reasons)
-    layout = lay_out(asked)
+    layout, keys = lay_out(asked), captured_keys(dims)
     on = tuple(plugin for plugin in order if gates[plugin.name].enabled)
     result = Plan(
         dims=dims,
@@ -102,7 +105,8 @@ def plan(config: Config) -> Plan:
         buffers=layout.buffers,
         providers=tuple(plugin.name for plugin in on),
         backend=backend_plugin.name,
-        graph_keys=captured_keys(dims),
+        graph_keys=keys,
+        graph_nbytes_estimate=graph_nbytes_estimate(dims, keys),
         kv_store=backend_plugin.kv,
         nbytes=sum(buffer.nbytes for buffer in layout.buffers),
         block_nbytes=layout.block_nbytes,

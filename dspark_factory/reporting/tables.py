@@ -141,9 +141,17 @@ def _sums(items: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
     yield from totals.items()
 
 
+_OTHER_NBYTES = (
+    ("device block, aligned", "block_nbytes"),
+    ("staged on the host", "staged_nbytes"),
+    ("graphs, estimated", "graph_nbytes_estimate"),
+    ("graphs, measured", "graph_nbytes"),
+)
+
+
 def _overall(record: Record) -> Iterator[tuple[str, int]]:
     if record.nbytes is not None:
         yield "all buffers", record.nbytes
-    for label, key in (("device block, aligned", "block_nbytes"), ("staged on the host", "staged_nbytes")):
-        if record.effective.get(key) is not None:
+    for label, key in _OTHER_NBYTES:
+        if record.effective.get(key):
             yield label, record.effective[key]

@@ -148,4 +148,5 @@ def _geometry(plan: Plan) -> dict[str, Any]:
         "sampling": dims.sampling,
         "block_nbytes": plan.block_nbytes,
         "staged_nbytes": plan.staged_nbytes,
+        "graph_nbytes_estimate": plan.graph_nbytes_estimate,
     }

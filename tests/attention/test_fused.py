@@ -10,6 +10,7 @@ import torch
 pytest.importorskip("triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="interprets kernels on the CPU")
 
+from dspark_factory.attention.fused import selection
 from dspark_factory.attention.fused.layer import FusedLayer
 from dspark_factory.attention.fused.selection import select
 from dspark_factory.attention.indexer import top_entries
@@ -65,10 +66,13 @@ def test_a_model_on_fused_layers_agrees_with_the_transformers_library(shape, tmp
     assembly.close()
 
 
+@pytest.mark.parametrize("few", [selection.FEW, 8])
 @pytest.mark.parametrize("levels", [1, 3, 1000])
 @pytest.mark.parametrize("topk", [1, 5, 16])
-def test_selection_is_the_exact_top_with_ties_to_the_earlier_entry(levels, topk):
+def test_selection_is_the_exact_top_with_ties_to_the_earlier_entry(levels, topk, few, monkeypatch):
     """Few levels make ties at the threshold; negative and zero scores of both signs are among them."""
+    monkeypatch.setattr(selection, "FEW", few)
+    monkeypatch.setattr(selection, "MANY", 16)
     dims = replace(DIMS, index_topk=topk, context_length=4 * DIMS.page_tokens)
     most = dims.max_entries(LayerType.CSA)
     generator = torch.Generator().manual_seed(levels)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dspark_factory.results import read_record
+from tests.docs.attention_numbers import figures, layer_lines, stack_lines
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +25,18 @@ def test_benchmark_numbers_come_from_their_record(name):
     assert f"`dspark {' '.join(record.config['requested'])}`" in section
     assert record.started_at[:10] in section
     assert record.lossless is True
+
+
+def test_attention_numbers_come_from_their_record():
+    record = read_record(ROOT / "docs/records/bench-attention-h200.json")
+    section = (ROOT / "docs/benchmarks.md").read_text().split("\n## Attention on one H200", 1)[1]
+    for line in (*layer_lines(record), *stack_lines(record)):
+        assert line in section
+    for name, figure in figures(record).items():
+        assert figure in section, name
+    assert record.started_at[:10] in section
+    for override in record.config["requested"]:
+        assert override in section
 
 
 def test_the_readmes_ratios_are_medians_of_the_records():

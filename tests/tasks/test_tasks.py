@@ -154,3 +154,50 @@ def test_a_damaged_checkpoint_is_one_clear_line(dspark, tmp_path):
     assert result.stderr.count("error:") == 1
     assert "Traceback" not in result.stderr
     assert "cannot load" in result.stderr
+
+
+SMALL_STACK = (
+    "model=v4_flash",
+    "model.layer_types=[sliding_attention,compressed_sparse_attention,heavily_compressed_attention]",
+    "model.num_attention_heads=4",
+    "model.head_dim=64",
+    "model.qk_rope_head_dim=16",
+    "model.index_n_heads=4",
+    "model.index_head_dim=32",
+    "model.index_topk=64",
+    "speculative=dspark",
+    "pipeline.max_requests=2",
+    "pipeline.capture_requests=[1,2]",
+    "pipeline.context_length=1024",
+    "task=bench",
+    "task.requests=[1,2]",
+    "task.contexts=[512,4096]",
+    "task.repeats=1",
+)
+
+
+def test_the_attention_benchmark_of_a_model_without_a_checkpoint(dspark, tmp_path):
+    record = document(dspark(*SMALL_STACK, "task.plot=plots/attention.svg", "output=json"))
+    found = record["measurements"]
+    assert list(found["one_layer"]["requests"]) == ["1", "2"]
+    assert found["one_layer"]["errors"]["reference"] < 1e-5
+    for contenders in found["one_layer"]["requests"].values():
+        assert contenders["reference"]["ratio"] == 1
+        assert contenders["reference"]["microseconds"] > 0
+    rows = found["stack"]["reference"]["rows"]
+    assert [(row["requests"], row["context"]) for row in rows] == [(1, 512), (2, 512)]  # 4,096 has no room
+    assert all(row["host_launch_microseconds"] > 0 and row["eager_ratio"] > 0 for row in rows)
+    assert list(found["stack"]["reference"]["startup_seconds"])[-1] == "FREEZE"
+    assert "<svg" in (tmp_path / "plots/attention.svg").read_text()
+
+
+def test_the_attention_benchmark_refuses_what_cannot_be_compared(dspark):
+    result = dspark(*SMALL_STACK, "task.contenders=[flashinfer]")
+    assert result.returncode == 2
+    assert "backend=flashinfer: its kernels run on CUDA only" in result.stderr
+    result = dspark(*SMALL_STACK, "task.contenders=[flash_attention]")
+    assert result.returncode == 2
+    assert "task.contenders: backend 'flash_attention' is not installed" in result.stderr
+    result = dspark(*SMALL_STACK, "speculative=off")
+    assert result.returncode == 2
+    assert "set speculative=dspark or speculative=ngram" in result.stderr

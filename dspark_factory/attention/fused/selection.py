@@ -11,8 +11,8 @@ from dspark_factory.attention.fused.launch import launch
 from dspark_factory.attention.tables import EntryTables, StepTables
 from dspark_factory.planning.dims import Dims, LayerType
 
-FEW, MANY = 1024, 4096
-"""Entries at once: of a row that has no more than the first, and of all others."""
+FEW, MANY = 2048, 4096
+"""Entries at once: of a row that has no more than the first, which stay in registers, and of all others."""
 
 
 @triton.jit
@@ -50,6 +50,28 @@ def _threshold(scores, count, TOPK: tl.constexpr, BLOCK: tl.constexpr):
         needed -= tl.sum(tl.where(digit > chosen, histogram, 0), axis=0)
         prefix = prefix | (chosen.to(tl.uint32) << shift)
     return prefix, needed
+
+
+@triton.jit
+def _write_best_of_few(
+    scores, count, page_table, out, entry_start,
+    TOPK: tl.constexpr, PER_PAGE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """As :func:`_write_best`, of at most BLOCK entries: the threshold is found bit by bit, by counting."""
+    entry = tl.arange(0, BLOCK)
+    live = entry < count
+    value = _ordered(scores, entry, live)
+    threshold = tl.zeros([], tl.uint32)
+    for step in tl.static_range(32):
+        higher = threshold | (1 << (31 - step))
+        enough = tl.sum((live & (value >= higher)).to(tl.int32), axis=0) >= TOPK
+        threshold = tl.where(enough, higher, threshold)
+    above = live & (value > threshold)
+    equal = live & (value == threshold)
+    needed = TOPK - tl.sum(above.to(tl.int32), axis=0)
+    chosen = above | (equal & (tl.cumsum(equal.to(tl.int32), axis=0) <= needed))
+    target = tl.cumsum(chosen.to(tl.int32), axis=0) - 1
+    tl.store(out + target, _pool_row(page_table, entry, live, entry_start, PER_PAGE), mask=chosen)
 
 
 @triton.jit
@@ -100,7 +122,7 @@ def _select_kernel(
             live = entry < count
             tl.store(out + entry, _pool_row(page_table, entry, live, entry_start, PER_PAGE), mask=live)
     elif count <= FEW_AT_ONCE:
-        _write_best(scores, count, page_table, out, entry_start, TOPK, PER_PAGE, FEW_AT_ONCE)
+        _write_best_of_few(scores, count, page_table, out, entry_start, TOPK, PER_PAGE, FEW_AT_ONCE)
     else:
         _write_best(scores, count, page_table, out, entry_start, TOPK, PER_PAGE, BLOCK)
 
