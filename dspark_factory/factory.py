@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Self
 
@@ -187,16 +188,24 @@ def build(config: Config) -> Assembly:
 
 
 def check_machine(planned: Plan) -> None:
-    """Refuse what the backend needs and the machine lacks, before any memory is touched.
+    """Refuse what the plan needs and the machine lacks, before any memory is touched.
 
     Raises:
         ConfigError: with every reason.
     """
     backend = load_object(backend_plugins[planned.backend].backend)()
+    reasons = []
     if isinstance(backend, MachineReasons):
-        reasons = backend.machine_reasons(planned.dims)
-        if reasons:
-            raise ConfigError([f"backend={planned.backend}: {reason}" for reason in reasons])
+        reasons += [
+            f"backend={planned.backend}: {reason}" for reason in backend.machine_reasons(planned.dims)
+        ]
+    if planned.dims.fused_kernels and find_spec("triton") is None:
+        reasons.append(
+            "device.fused_kernels=true, but Python package triton is missing; pip install 'dspark-factory[cuda]', or "
+            "set device.fused_kernels=false"
+        )
+    if reasons:
+        raise ConfigError(reasons)
 
 
 def resolve_device(config: Config) -> torch.device:

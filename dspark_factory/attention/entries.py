@@ -8,7 +8,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dspark_factory.attention.key_lists import ListJoin, join_of
 from dspark_factory.attention.rope import rotations
 from dspark_factory.attention.rows import StepRows, kept_ring_rows
 from dspark_factory.planning.dims import Dims, LayerType
@@ -41,23 +40,50 @@ class EntryTables:
         rows: the step's rows.
         dims: geometry.
         layer_type: which entries.
-        pages: ``[requests, pages]`` int64 pages of each request.
-        entry: ``[requests, groups]`` entry that each group becomes.
-        complete: same shape bool, whether the step completes it.
-        turn: rotation at each group's first position, ``[requests, groups, rope_head_dim / 2]``.
-        counts: ``[rows]`` completed groups that a row sees.
-        join: how window and entries become one list.
+        frequencies: ``[rope_head_dim / 2]`` of the compressing layers.
+        page_table: ``[slots, pages per request]`` int32.
+        counts: ``[rows]`` int64 completed groups that a row sees.
+        lens: ``[rows]`` int32 length of a row's key list, the same tensor for every layer of the type.
     """
 
     rows: StepRows
     dims: Dims
     layer_type: LayerType
-    pages: Tensor
-    entry: Tensor
-    complete: Tensor
-    turn: Tensor
+    frequencies: Tensor
+    page_table: Tensor
     counts: Tensor
-    join: ListJoin
+    lens: Tensor
+
+    @property
+    def groups(self) -> int:
+        """Most groups that a request can complete in the step."""
+        return -(-self.rows.key.width // self.dims.ratio(self.layer_type))
+
+    @property
+    def listed(self) -> int:
+        """Entries that a row's list has room for."""
+        return self.dims.selected_entries if self.layer_type is LayerType.CSA else self.most
+
+    @cached_property
+    def entry(self) -> Tensor:
+        """``[requests, groups]`` entry that each group becomes."""
+        first = torch.div(self.rows.starts, self.dims.ratio(self.layer_type), rounding_mode="floor")
+        return first.unsqueeze(1) + torch.arange(self.groups, device=first.device)
+
+    @cached_property
+    def complete(self) -> Tensor:
+        """``[requests, groups]`` bool, whether the step completes it."""
+        return (self.entry + 1) * self.dims.ratio(self.layer_type) <= self.rows.ends.unsqueeze(1)
+
+    @cached_property
+    def turn(self) -> Tensor:
+        """Rotation at each group's first position, ``[requests, groups, rope_head_dim / 2]``."""
+        return rotations(self.entry * self.dims.ratio(self.layer_type), self.frequencies)
+
+    @cached_property
+    def pages(self) -> Tensor:
+        """``[requests, pages]`` int64 pages of each request."""
+        return self.page_table[self.rows.request_slots].long()
 
     @property
     def most(self) -> int:
@@ -116,37 +142,18 @@ class EntryTables:
 
 
 def entry_tables(
-    rows: StepRows,
-    dims: Dims,
-    layer_type: LayerType,
-    frequencies: Tensor,
-    page_table: Tensor,
-    window: Tensor,
+    rows: StepRows, dims: Dims, layer_type: LayerType, frequencies: Tensor, page_table: Tensor
 ) -> EntryTables:
-    """Tables of a compressing layer type.
-
-    Args:
-        rows: the step's rows.
-        dims: geometry.
-        layer_type: which entries.
-        frequencies: ``[rope_head_dim / 2]`` of the compressing layers.
-        page_table: ``[slots, pages]`` int32.
-        window: ``[rows, window]`` pool rows with holes at the front.
-    """
-    ratio, device = dims.ratio(layer_type), rows.slot.device
-    groups = -(-rows.key.width // ratio)
-    entry = torch.div(rows.starts, ratio, rounding_mode="floor").unsqueeze(1)
-    entry = entry + torch.arange(groups, device=device)
+    """Tables of a compressing layer type; arguments as its attributes."""
+    ratio, window = dims.ratio(layer_type), dims.sliding_window
     counts = torch.where(rows.valid, torch.div(rows.position + 1, ratio, rounding_mode="floor"), 0)
-    listed = dims.selected_entries if layer_type is LayerType.CSA else dims.max_entries(layer_type)
+    most = dims.selected_entries if layer_type is LayerType.CSA else dims.max_entries(layer_type)
     return EntryTables(
         rows=rows,
         dims=dims,
         layer_type=layer_type,
-        pages=page_table[rows.request_slots].long(),
-        entry=entry,
-        complete=(entry + 1) * ratio <= rows.ends.unsqueeze(1),
-        turn=rotations(entry * ratio, frequencies),
+        frequencies=frequencies,
+        page_table=page_table,
         counts=counts,
-        join=join_of(window, counts, listed),
+        lens=((rows.position + 1).clamp(max=window) + counts.clamp(max=most)).int(),
     )

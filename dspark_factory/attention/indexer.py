@@ -12,6 +12,7 @@ from torch import Tensor
 from dspark_factory.attention.compressor import Compressor
 from dspark_factory.attention.rope import rotate
 from dspark_factory.attention.tables import StepTables
+from dspark_factory.planning.dims import LayerType
 
 
 def top_entries(scores: Tensor, counts: Tensor, topk: int) -> Tensor:
@@ -70,10 +71,9 @@ class Indexer:
         """
         entries = tables.csa
         assert entries is not None
-        assert tables.compress is not None
         new = self.compressor.forward(kv, score, tables.rows.position, entries)
         self._flat_keys.index_copy_(0, entries.index_write_rows, new.to(self.keys.dtype))
-        q = rotate(q, tables.compress.forward.unsqueeze(1))
+        q = rotate(q, tables.turn(LayerType.CSA).forward.unsqueeze(1))
         return top_entries(self._scores(q, weights, tables), entries.counts, self._topk)
 
     def _scores(self, q: Tensor, weights: Tensor, tables: StepTables) -> Tensor:

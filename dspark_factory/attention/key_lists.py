@@ -33,15 +33,12 @@ class ListJoin:
         return KeyLists(rows=torch.where(self.live, both, -1).int(), lens=self.lens)
 
 
-def join_of(window: Tensor, entry_counts: Tensor, entries: int) -> ListJoin:
-    """The join of a window with the first ``entry_counts [rows]`` of ``entries`` entries."""
+def join_of(window: Tensor, lens: Tensor, entries: int) -> ListJoin:
+    """The join of a window with up to ``entries`` entries into lists of ``lens [rows]`` int32."""
     columns = window.shape[1] + entries
     missing = window.lt(0).sum(1, keepdim=True)
-    lens = window.shape[1] - missing + entry_counts.clamp(max=entries).unsqueeze(1)
     place = torch.arange(columns, device=window.device)
-    return ListJoin(
-        take=(place + missing).clamp(max=columns - 1), live=place < lens, lens=lens.squeeze(1).int()
-    )
+    return ListJoin(take=(place + missing).clamp(max=columns - 1), live=place < lens.unsqueeze(1), lens=lens)
 
 
 def compact(lists: Tensor) -> KeyLists:

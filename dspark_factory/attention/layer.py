@@ -13,7 +13,7 @@ from dspark_factory.attention.compressor import Compressor
 from dspark_factory.attention.entries import EntryTables
 from dspark_factory.attention.indexer import Indexer
 from dspark_factory.attention.rope import rotate
-from dspark_factory.attention.tables import StepTables, Turn
+from dspark_factory.attention.tables import StepTables
 from dspark_factory.planning.dims import LayerType
 
 
@@ -84,7 +84,7 @@ class AttentionLayer:
 
     def forward(self, inputs: LayerInputs, tables: StepTables) -> Tensor:
         """``[rows, heads, head_dim]`` attention output with the rotation undone."""
-        turn = self._turn(tables)
+        turn = tables.turn(self.layer_type)
         q = rotate(inputs.q, turn.forward.unsqueeze(1))
         kv = rotate(inputs.kv, turn.forward)
         self.kv.write(tables.kv_write_rows, kv)
@@ -92,12 +92,6 @@ class AttentionLayer:
         if tables.kv_keep_rows is not None:
             self.kv.move(tables.kv_write_rows, tables.kv_keep_rows)
         return rotate(out, turn.inverse.unsqueeze(1))
-
-    def _turn(self, tables: StepTables) -> Turn:
-        if self.layer_type is LayerType.SLIDING:
-            return tables.main
-        assert tables.compress is not None
-        return tables.compress
 
     def _keys(self, inputs: LayerInputs, tables: StepTables) -> KeyLists:
         """Compress first, so that a row sees the group that an earlier row of the same step completes."""
@@ -112,7 +106,7 @@ class AttentionLayer:
         self.kv.write(entries.pool_write_rows, new)
         if self._indexer is None:
             return tables.heavily_compressed
-        return entries.join.join(tables.window, self._selected(self._indexer, inputs, tables, entries))
+        return tables.sparse_join.join(tables.window, self._selected(self._indexer, inputs, tables, entries))
 
     def _selected(
         self, indexer: Indexer, inputs: LayerInputs, tables: StepTables, entries: EntryTables

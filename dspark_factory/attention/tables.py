@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dspark_factory.api import KeyLists
 from dspark_factory.attention.entries import EntryTables, entry_tables
-from dspark_factory.attention.key_lists import compact
+from dspark_factory.attention.key_lists import ListJoin, compact, join_of
 from dspark_factory.attention.rope import rotations
 from dspark_factory.attention.rows import (
     StepRows,
@@ -31,30 +31,58 @@ class Frequencies:
     compress: Tensor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Rotation of a set of positions, and its inverse."""
+    """Rotation of a set of positions, and its inverse, made when it is first asked for."""
 
-    forward: Tensor
-    inverse: Tensor
+    def __init__(self, positions: Tensor, frequencies: Tensor) -> None:
+        self._positions, self._frequencies = positions, frequencies
+
+    @cached_property
+    def forward(self) -> Tensor:
+        """``[..., rope_head_dim / 2]`` complex64."""
+        return rotations(self._positions, self._frequencies)
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """Its conjugate."""
+        return self.forward.conj().resolve_conj()
+
+
+IN_FLIGHT_MODES = (Mode.EXTEND, Mode.DRAFT_BLOCK)
+"""Modes whose rows attend from the in-flight region: chunks longer than a ring, and blocks never kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTables:
-    """All tables of a step; ``window [rows, window]`` has holes of −1 at the front, ``sliding`` has none."""
+    """All tables of a step; what fused kernels do not read is built when it is first asked for.
+
+    Attributes:
+        rows: the step's rows.
+        dims: geometry.
+        frequencies: of both rotary embeddings.
+        page_table: ``[slots, pages per request]`` int32, of models that compress.
+        sliding: key lists of the sliding-window layers.
+        kv_write_rows: ``[rows]`` int64 pool row that each row's KV is written to.
+        kv_keep_rows: ``[rows]`` int64 pool row that it is kept in afterwards, where that is another.
+        csa: entries of the sparse layers, where they are present.
+        hca: entries of the heavily compressed layers, where they are present.
+        dense_rows: ``[requests, width]`` int64 row of each offset of a request.
+        offsets: ``[rows]`` int64 offset of each row in its request.
+        all_entries: key lists of the heavily compressed layers, where a kernel wrote them.
+    """
 
     rows: StepRows
-    window: Tensor
+    dims: Dims
+    frequencies: Frequencies
+    page_table: Tensor | None
     sliding: KeyLists
     kv_write_rows: Tensor
     kv_keep_rows: Tensor | None
-    main: Turn
-    compress: Turn | None
     csa: EntryTables | None
     hca: EntryTables | None
     dense_rows: Tensor
     offsets: Tensor
-    page_table: Tensor | None
+    all_entries: KeyLists | None = None
 
     def entries(self, layer_type: LayerType) -> EntryTables:
         """Tables of a compressing layer type."""
@@ -62,15 +90,42 @@ class StepTables:
         assert tables is not None, "tables are built for the layer types present"
         return tables
 
+    def frequencies_of(self, layer_type: LayerType) -> Tensor:
+        """Angular frequencies of a layer type's rotation."""
+        sliding = layer_type is LayerType.SLIDING
+        return self.frequencies.main if sliding else self.frequencies.compress
+
+    def turn(self, layer_type: LayerType) -> Turn:
+        """Rotation of the rows in a layer type."""
+        return self._main if layer_type is LayerType.SLIDING else self._compress
+
+    @cached_property
+    def window(self) -> Tensor:
+        """``[rows, window]`` pool rows of each row's window, with holes of −1 at the front."""
+        return _window(self.rows, self.dims)
+
+    @cached_property
+    def sparse_join(self) -> ListJoin:
+        """How a sparse layer's window and its selected entries become one list."""
+        entries = self.entries(LayerType.CSA)
+        return join_of(self.window, entries.lens, entries.listed)
+
     @cached_property
     def heavily_compressed(self) -> KeyLists:
         """Window and every completed entry of the heavily compressed layers."""
+        if self.all_entries is not None:
+            return self.all_entries
         entries = self.entries(LayerType.HCA)
-        return entries.join.join(self.window, entries.pool_rows[self.rows.request])
+        join = join_of(self.window, entries.lens, entries.listed)
+        return join.join(self.window, entries.pool_rows[self.rows.request])
 
+    @cached_property
+    def _main(self) -> Turn:
+        return Turn(self.rows.position, self.frequencies.main)
 
-IN_FLIGHT_MODES = (Mode.EXTEND, Mode.DRAFT_BLOCK)
-"""Modes whose rows attend from the in-flight region: chunks longer than a ring, and blocks never kept."""
+    @cached_property
+    def _compress(self) -> Turn:
+        return Turn(self.rows.position, self.frequencies.compress)
 
 
 def build_tables(
@@ -79,45 +134,30 @@ def build_tables(
     """Tables of a step from its rows. Pure device work; shapes follow from ``rows.key`` and ``dims`` alone."""
     mode, ring = rows.key.mode, dims.window_ring_rows
     in_flight = mode in IN_FLIGHT_MODES
-    device = rows.slot.device
-    if mode is Mode.DRAFT_BLOCK:
-        window = draft_block_indices(rows, dims)
-    else:
-        window = window_indices(rows, dims, in_flight=in_flight)
-    own = dims.ring_region_rows + torch.arange(rows.key.rows, device=device)
-    compressing = dims.has_compressed_layers and mode is not Mode.DRAFT_BLOCK
-    csa = _entries(rows, dims, LayerType.CSA, frequencies, page_table, window) if compressing else None
-    hca = _entries(rows, dims, LayerType.HCA, frequencies, page_table, window) if compressing else None
+    own = dims.ring_region_rows + torch.arange(rows.key.rows, device=rows.slot.device)
+
+    def entries(layer_type: LayerType) -> EntryTables | None:
+        if mode is Mode.DRAFT_BLOCK or not dims.count(layer_type):
+            return None
+        assert page_table is not None, "compressing layers have a page table"
+        return entry_tables(rows, dims, layer_type, frequencies.compress, page_table)
+
     return StepTables(
         rows=rows,
-        window=window,
-        sliding=compact(window),
+        dims=dims,
+        frequencies=frequencies,
+        page_table=page_table,
+        sliding=compact(_window(rows, dims)),
         kv_write_rows=own if in_flight else ring_rows(rows, ring),
         kv_keep_rows=kept_ring_rows(rows, ring, dims) if mode is Mode.EXTEND else None,
-        main=_turn(rows.position, frequencies.main),
-        compress=_turn(rows.position, frequencies.compress) if compressing else None,
-        csa=csa,
-        hca=hca,
+        csa=entries(LayerType.CSA),
+        hca=entries(LayerType.HCA),
         dense_rows=rows.dense_rows(),
         offsets=rows.offsets(),
-        page_table=page_table,
     )
 
 
-def _turn(positions: Tensor, frequencies: Tensor) -> Turn:
-    forward = rotations(positions, frequencies)
-    return Turn(forward=forward, inverse=forward.conj().resolve_conj())
-
-
-def _entries(
-    rows: StepRows,
-    dims: Dims,
-    layer_type: LayerType,
-    frequencies: Frequencies,
-    page_table: Tensor | None,
-    window: Tensor,
-) -> EntryTables | None:
-    if not dims.count(layer_type):
-        return None
-    assert page_table is not None, "compressing layers have a page table"
-    return entry_tables(rows, dims, layer_type, frequencies.compress, page_table, window)
+def _window(rows: StepRows, dims: Dims) -> Tensor:
+    if rows.key.mode is Mode.DRAFT_BLOCK:
+        return draft_block_indices(rows, dims)
+    return window_indices(rows, dims, in_flight=rows.key.mode in IN_FLIGHT_MODES)

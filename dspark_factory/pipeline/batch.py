@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
+import numpy as np
 from torch import Tensor
 
 from dspark_factory.api import StepBatch
@@ -155,6 +157,32 @@ def _needed_key(
 
 
 def _check_requests(
+    dims: Dims, slots: Sequence[int], prefix_lens: Sequence[int], token_ids: Sequence[Sequence[int]]
+) -> None:
+    if not _all_in_range(dims, slots, prefix_lens, token_ids):
+        _name_what_is_wrong(dims, slots, prefix_lens, token_ids)
+
+
+def _all_in_range(
+    dims: Dims, slots: Sequence[int], prefix_lens: Sequence[int], token_ids: Sequence[Sequence[int]]
+) -> bool:
+    """Whether everything is as it should be; all requests at once, because every step asks."""
+    slot, prefix = np.asarray(slots), np.asarray(prefix_lens)
+    lens = np.fromiter(map(len, token_ids), np.int64, len(slots))
+    tokens = np.fromiter(chain.from_iterable(token_ids), np.int64, int(lens.sum()))
+    return bool(
+        len(set(slots)) == len(slots)
+        and lens.min() > 0
+        and slot.min() >= 0
+        and slot.max() < dims.max_requests
+        and prefix.min() >= 0
+        and (prefix + lens).max() <= dims.context_length
+        and tokens.min() >= 0
+        and tokens.max() < dims.vocab_size
+    )
+
+
+def _name_what_is_wrong(
     dims: Dims, slots: Sequence[int], prefix_lens: Sequence[int], token_ids: Sequence[Sequence[int]]
 ) -> None:
     if len(set(slots)) != len(slots):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dspark_factory.api import Buffers, ComputesInStep, StepState
 from dspark_factory.attention.rows import StepRows, expand_rows
-from dspark_factory.attention.tables import StepTables, build_tables
+from dspark_factory.attention.tables import IN_FLIGHT_MODES, StepTables, build_tables
 from dspark_factory.models.base import StepModel
 from dspark_factory.pipeline.recorder import provider_scope
 from dspark_factory.planning.dims import Dims
@@ -38,9 +38,8 @@ class Step:
 
     def run(self, key: GraphKey) -> None:
         """Run the step of a key; everything it reads was staged before, everything it yields lies in buffers."""
-        rows = self._rows(key)
-        page_table = self._updated_page_table()
-        tables = build_tables(rows, self._dims, self._model.frequencies, page_table)
+        tables = self._tables(key)
+        rows = tables.rows
         token_ids = self._buffers.take("token_ids", key.rows).long()
         hidden = self._model.hidden(token_ids, tables)
         if key.mode is Mode.TARGET_VERIFY:
@@ -52,7 +51,8 @@ class Step:
             with provider_scope(name):
                 bound.compute(state)
 
-    def _rows(self, key: GraphKey) -> StepRows:
+    def _tables(self, key: GraphKey) -> StepTables:
+        """Row and index tables, by one kernel where the layers are fused too."""
         buffers, count = self._buffers, key.requests
         ragged = key.form is LayoutForm.RAGGED
         row_lens = start_loc = None
@@ -61,14 +61,30 @@ class Step:
         elif key.mode is Mode.TARGET_VERIFY:
             row_lens = buffers.take("extend_seq_lens", count)
             start_loc = buffers.take("extend_start_loc", count) if ragged else None
-        return expand_rows(
+        slots, prefixes = buffers.take("request_slots", count), buffers.take("prefix_lens", count)
+        page_table, frequencies = self._updated_page_table(), self._model.frequencies
+        if self._dims.fused_kernels and key.mode not in IN_FLIGHT_MODES:
+            from dspark_factory.attention.fused.step_tables import build_fused_tables
+
+            return build_fused_tables(
+                key,
+                self._dims,
+                frequencies,
+                request_slots=slots,
+                prefix_lens=prefixes,
+                row_lens=row_lens,
+                start_loc=start_loc,
+                page_table=page_table,
+            )
+        rows = expand_rows(
             key,
             self._dims,
-            request_slots=buffers.take("request_slots", count),
-            prefix_lens=buffers.take("prefix_lens", count),
+            request_slots=slots,
+            prefix_lens=prefixes,
             row_lens=row_lens,
             start_loc=start_loc,
         )
+        return build_tables(rows, self._dims, frequencies, page_table)
 
     def _updated_page_table(self) -> Tensor | None:
         if "page_table" not in self._buffers:

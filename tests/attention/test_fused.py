@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="interprets ke
 from dspark_factory.attention.fused import selection
 from dspark_factory.attention.fused.layer import FusedLayer
 from dspark_factory.attention.fused.selection import select
+from dspark_factory.attention.fused.step_tables import build_fused_tables
 from dspark_factory.attention.indexer import top_entries
 from dspark_factory.attention.rope import inverse_frequencies
 from dspark_factory.attention.rows import expand_rows
@@ -22,7 +23,7 @@ from dspark_factory.factory import build
 from dspark_factory.pipeline.stages import Stage
 from dspark_factory.planning import plan as planning
 from dspark_factory.planning.dims import LayerType
-from dspark_factory.planning.graph_keys import LayoutForm, Mode, uniform_key
+from dspark_factory.planning.graph_keys import LayoutForm, Mode, ragged_key, uniform_key
 from dspark_factory.planning.resolve import resolve_dims
 from tests.geometry import DIMS
 from tests.oracle import SHAPES, Driver, random_model, random_sequence
@@ -94,6 +95,49 @@ def test_selection_is_the_exact_top_with_ties_to_the_earlier_entry(levels, topk,
     got = select(scores, page_table, tables, entries, dims)
     chosen = top_entries(scores, entries.counts, topk)
     listed = torch.where(chosen >= 0, entries.pool_rows.gather(1, chosen.clamp(min=0)), -1)
-    expected = entries.join.join(tables.window, listed)
+    expected = tables.sparse_join.join(tables.window, listed)
     assert torch.equal(got.rows, expected.rows)
     assert torch.equal(got.lens, expected.lens)
+
+
+@pytest.mark.parametrize("layout", ["decode", "uniform", "ragged"])
+def test_tables_of_a_step_are_those_of_the_torch_functions(layout):
+    """With padding requests, a request without rows, one at the context limit and one at its beginning."""
+    dims, requests = replace(DIMS, index_topk=3), 5
+    slots = torch.tensor([2, 0, dims.scratch_slot, 1, dims.scratch_slot], dtype=torch.int32)
+    width = 1 if layout == "decode" else 3
+    prefixes = torch.tensor([0, dims.context_length - width, 0, 37, 0], dtype=torch.int32)
+    lens = torch.tensor([2, 3, 0, 1, 0], dtype=torch.int32)
+    mode = Mode.DECODE if layout == "decode" else Mode.TARGET_VERIFY
+    if layout == "ragged":
+        key = ragged_key(mode, requests=requests, rows=8, width=width)
+    else:
+        key = uniform_key(mode, requests=requests, width=width)
+    given = {
+        "request_slots": slots,
+        "prefix_lens": prefixes,
+        "row_lens": None if layout == "decode" else lens,
+        "start_loc": (lens.cumsum(0) - lens).int() if layout == "ragged" else None,
+    }
+    page_table = (
+        torch.randperm(dims.request_slots * dims.pages_per_request).view(dims.request_slots, -1).int()
+    )
+    frequencies = Frequencies(
+        main=inverse_frequencies(dims.rope_head_dim, 1e4),
+        compress=inverse_frequencies(dims.rope_head_dim, 1.6e5),
+    )
+    expected = build_tables(expand_rows(key, dims, **given), dims, frequencies, page_table)
+    got = build_fused_tables(key, dims, frequencies, **given, page_table=page_table)
+    for name in ("request", "slot", "position", "valid", "request_slots", "starts", "ends", "first_row"):
+        assert torch.equal(getattr(got.rows, name), getattr(expected.rows, name)), name
+    for name in ("kv_write_rows", "dense_rows", "offsets"):
+        assert torch.equal(getattr(got, name), getattr(expected, name)), name
+    for own, other in (
+        (got.sliding, expected.sliding),
+        (got.heavily_compressed, expected.heavily_compressed),
+    ):
+        assert torch.equal(own.rows, other.rows)
+        assert torch.equal(own.lens, other.lens)
+    for kind in (LayerType.CSA, LayerType.HCA):
+        for name in ("counts", "lens"):
+            assert torch.equal(getattr(got.entries(kind), name), getattr(expected.entries(kind), name)), name

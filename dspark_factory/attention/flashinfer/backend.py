@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dspark_factory.api import BufferRequest, Buffers, DType, KeyLists, LayerAttention, extents
-from dspark_factory.attention.flashinfer.shapes import Shape, captured_shapes, list_lengths
+from dspark_factory.attention.flashinfer.shapes import captured_shapes, list_lengths
 from dspark_factory.attention.spec import AttentionKernel, FlashInferBackendSpec
 from dspark_factory.planning.dims import Dims
 
@@ -94,6 +94,3 @@ def _mla_kinds(spec: FlashInferBackendSpec) -> list[AttentionKernel]:
     if spec.batch_invariant:
         return []
     return [kind for kind in spec.kernels if kind is not AttentionKernel.cluster]
-
-
-__all__ = ["FlashInferBackend", "Shape"]

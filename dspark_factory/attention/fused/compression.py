@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -67,16 +66,18 @@ def _entry(
 @triton.jit
 def _compress_kernel(
     kv, score, kv_stride, score_stride, bias, state, norm_weight, epsilon, slots, starts, ends, first_rows,
-    turn, target, target_rows,
+    frequencies, page_table, pages, target, target_start,
     HEAD_DIM: tl.constexpr, CHANNELS: tl.constexpr, RATIO: tl.constexpr, OVERLAP: tl.constexpr,
     RING: tl.constexpr, TAPS: tl.constexpr, GROUPS: tl.constexpr, PAIRS: tl.constexpr, ROWS: tl.constexpr,
+    PER_PAGE: tl.constexpr,
 ):  # fmt: skip
     request = tl.program_id(0)
     start, end = tl.load(starts + request).to(tl.int32), tl.load(ends + request).to(tl.int32)
     first_row = tl.load(first_rows + request)
     kv += first_row * kv_stride
     score += first_row * score_stride
-    ring = state + tl.load(slots + request) * (RING * 2 * CHANNELS)
+    slot = tl.load(slots + request)
+    ring = state + slot * (RING * 2 * CHANNELS)
     for group in range(GROUPS):
         entry = start // RATIO + group
         if (entry + 1) * RATIO <= end:
@@ -89,11 +90,16 @@ def _compress_kernel(
             real, imaginary = tl.split(tl.reshape(mean, [HEAD_DIM // 2, 2]))
             pair = tl.arange(0, HEAD_DIM // 2)
             turns = pair - (HEAD_DIM // 2 - PAIRS)
-            place = turn + (request * GROUPS + group) * (2 * PAIRS) + 2 * turns
-            cosine = tl.load(place, mask=turns >= 0, other=1.0)
-            sine = tl.load(place + 1, mask=turns >= 0, other=0.0)
+            # Channels that are not rotated turn by an angle of zero.
+            angle = (entry * RATIO).to(tl.float32)
+            angle *= tl.load(frequencies + turns, mask=turns >= 0, other=0.0)
+            cosine, sine = tl.cos(angle), tl.sin(angle)
             turned = tl.join(real * cosine - imaginary * sine, real * sine + imaginary * cosine)
-            row = tl.load(target_rows + request * GROUPS + group)
+            if PER_PAGE > 0:
+                page = tl.load(page_table + slot * pages + entry // PER_PAGE).to(tl.int64)
+                row = target_start + page * PER_PAGE + entry % PER_PAGE
+            else:
+                row = request.to(tl.int64) * GROUPS + group
             channel = 2 * pair[:, None] + tl.arange(0, 2)[None, :]
             tl.store(target + row * HEAD_DIM + channel, turned.to(target.dtype.element_ty))
     tl.debug_barrier()  # the state is read by all threads before any overwrites it
@@ -118,7 +124,7 @@ def compress(
     entries: EntryTables,
     *,
     target: Tensor,
-    target_rows: Tensor,
+    target_start: int | None,
 ) -> None:
     """Write the entries of completed groups, then keep the step's rows in the state.
 
@@ -128,20 +134,20 @@ def compress(
         score: ``[rows, channels]`` projected scores, without position bias.
         tables: of the step; no request has more rows than its state ring.
         entries: of the layer type.
-        target: ``[target rows, head_dim]`` that takes the entries.
-        target_rows: ``[requests * groups]`` int64; only those of complete groups are written.
+        target: ``[target rows, head_dim]`` that takes the entries of complete groups.
+        target_start: its row where pages begin; ``None`` for a target of ``[requests * groups, head_dim]``.
     """
     rows = tables.rows
     ratio, channels = compressor.position_bias.shape
     head_dim, ring = compressor.norm_weight.shape[0], compressor.ring_rows
-    requests, groups, pairs = entries.turn.shape
+    per_page = 0 if target_start is None else entries.dims.entries_per_page(entries.layer_type)
     launch(
-        _compress_kernel, (requests,),
+        _compress_kernel, (rows.key.requests,),
         kv, score, kv.stride(0), score.stride(0), compressor.position_bias, compressor.state,
         compressor.norm_weight, compressor.norm_eps, rows.request_slots, rows.starts, rows.ends, rows.first_row,
-        torch.view_as_real(entries.turn), target, target_rows,
+        entries.frequencies, entries.page_table, entries.page_table.shape[1], target, target_start or 0,
         HEAD_DIM=head_dim, CHANNELS=channels, RATIO=ratio, OVERLAP=ratio if compressor.overlaps else 0,
-        RING=ring, TAPS=min(TAPS_AT_ONCE, triton.next_power_of_2(2 * ratio)), GROUPS=groups, PAIRS=pairs,
-        ROWS=ROWS_AT_ONCE,
+        RING=ring, TAPS=min(TAPS_AT_ONCE, triton.next_power_of_2(2 * ratio)), GROUPS=entries.groups,
+        PAIRS=len(entries.frequencies), ROWS=ROWS_AT_ONCE, PER_PAGE=per_page,
         num_warps=16 if ratio > TAPS_AT_ONCE else 8,
     )  # fmt: skip

@@ -31,14 +31,22 @@ class FusedLayer(AttentionLayer):
         """``[rows, heads, head_dim]`` attention output with the rotation undone."""
         if tables.rows.key.mode in IN_FLIGHT_MODES:
             return super().forward(inputs, tables)
-        turn = self._turn(tables).forward
+        positions, frequencies = tables.rows.position, tables.frequencies_of(self.layer_type)
         plain = self.kv.pool if isinstance(self.kv, PoolKv) else None
         index_q = None if inputs.index is None else inputs.index.q
-        rotate_and_store(inputs.q, inputs.kv, index_q, turn, plain, tables.kv_write_rows)
+        rotate_and_store(
+            inputs.q,
+            inputs.kv,
+            index_q,
+            positions,
+            frequencies,
+            pool=plain,
+            pool_rows=tables.kv_write_rows,
+        )
         if plain is None:
             self.kv.write(tables.kv_write_rows, inputs.kv)
         out = self._backend.forward(inputs.q, self, self._key_lists(inputs, tables))
-        rotate(out, turn, inverse=True)
+        rotate(out, positions, frequencies, inverse=True)
         return out
 
     def _key_lists(self, inputs: LayerInputs, tables: StepTables) -> KeyLists:
@@ -60,20 +68,20 @@ class FusedLayer(AttentionLayer):
         assert kv is not None
         assert score is not None
         if isinstance(self.kv, PoolKv):
-            pool, rows = self.kv.pool, entries.pool_write_rows
-            compress(compressor, kv, score, tables, entries, target=pool, target_rows=rows)
+            pool, start = self.kv.pool, self._dims.entry_region_start
+            compress(compressor, kv, score, tables, entries, target=pool, target_start=start)
             return
-        rows = torch.arange(len(entries.pool_write_rows), device=kv.device)
-        new = torch.zeros(len(rows), self._dims.head_dim, device=kv.device)
-        compress(compressor, kv, score, tables, entries, target=new, target_rows=rows)
+        groups = tables.rows.key.requests * entries.groups
+        new = torch.zeros(groups, self._dims.head_dim, device=kv.device)
+        compress(compressor, kv, score, tables, entries, target=new, target_start=None)
         self.kv.write(entries.pool_write_rows, new)
 
     def _scores(
         self, indexer: Indexer, index: IndexInputs, tables: StepTables, entries: EntryTables
     ) -> Tensor:
         """Write the step's index keys, then score all that the requests have."""
-        flat, rows = indexer.keys.flatten(0, 1), entries.index_write_rows
-        compress(indexer.compressor, index.kv, index.score, tables, entries, target=flat, target_rows=rows)
+        flat = indexer.keys.flatten(0, 1)
+        compress(indexer.compressor, index.kv, index.score, tables, entries, target=flat, target_start=0)
         assert tables.page_table is not None
         return index_scores(
             index.q,

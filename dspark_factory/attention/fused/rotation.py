@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -14,7 +13,7 @@ BLOCK_HEADS = 32
 
 @triton.jit
 def _rotate_heads(
-    x, turn, row, first_head, heads, row_stride, sign,
+    x, positions, frequencies, row, first_head, heads, row_stride, sign,
     HEAD_DIM: tl.constexpr, PAIRS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     head = first_head + tl.arange(0, BLOCK)[:, None, None]
@@ -24,24 +23,25 @@ def _rotate_heads(
     places = x + row * row_stride + where
     here = (head < heads) & (side < 2)
     real, imaginary = tl.split(tl.load(places, mask=here, other=0.0).to(tl.float32))
-    cosine = tl.load(turn + row * 2 * PAIRS + 2 * pair)[None, :]
-    sine = sign * tl.load(turn + row * 2 * PAIRS + 2 * pair + 1)[None, :]
+    angle = tl.load(positions + row).to(tl.float32) * tl.load(frequencies + pair)
+    cosine, sine = tl.cos(angle)[None, :], sign * tl.sin(angle)[None, :]
     turned = tl.join(real * cosine - imaginary * sine, real * sine + imaginary * cosine)
     tl.store(places, turned.to(x.dtype.element_ty), mask=here)
 
 
 @triton.jit
 def _rotate_kernel(
-    x, turn, heads, row_stride, sign,
+    x, positions, frequencies, heads, row_stride, sign,
     HEAD_DIM: tl.constexpr, PAIRS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    _rotate_heads(x, turn, row, tl.program_id(1) * BLOCK, heads, row_stride, sign, HEAD_DIM, PAIRS, BLOCK)
+    first = tl.program_id(1) * BLOCK
+    _rotate_heads(x, positions, frequencies, row, first, heads, row_stride, sign, HEAD_DIM, PAIRS, BLOCK)
 
 
 @triton.jit
 def _rotate_and_store_kernel(
-    q, kv, index_q, turn, pool, pool_rows, heads, index_heads, q_stride, kv_stride, index_stride,
+    q, kv, index_q, positions, frequencies, pool, pool_rows, heads, index_heads, q_stride, kv_stride, index_stride,
     HEAD_DIM: tl.constexpr, INDEX_DIM: tl.constexpr, PAIRS: tl.constexpr, BLOCK: tl.constexpr,
     STORE: tl.constexpr,
 ):  # fmt: skip
@@ -49,17 +49,32 @@ def _rotate_and_store_kernel(
     block = tl.program_id(1)
     q_blocks = tl.cdiv(heads, BLOCK)
     if block < q_blocks:
-        _rotate_heads(q, turn, row, block * BLOCK, heads, q_stride, 1.0, HEAD_DIM, PAIRS, BLOCK)
+        first = block * BLOCK
+        _rotate_heads(q, positions, frequencies, row, first, heads, q_stride, 1.0, HEAD_DIM, PAIRS, BLOCK)
     elif block > q_blocks:
         first = (block - q_blocks - 1) * BLOCK
-        _rotate_heads(index_q, turn, row, first, index_heads, index_stride, 1.0, INDEX_DIM, PAIRS, BLOCK)
+        _rotate_heads(
+            index_q,
+            positions,
+            frequencies,
+            row,
+            first,
+            index_heads,
+            index_stride,
+            1.0,
+            INDEX_DIM,
+            PAIRS,
+            BLOCK,
+        )
     else:
         pair = tl.arange(0, HEAD_DIM // 2)
         turns = pair - (HEAD_DIM // 2 - PAIRS)
         channel = 2 * pair[:, None] + tl.arange(0, 2)[None, :]
         real, imaginary = tl.split(tl.load(kv + row * kv_stride + channel).to(tl.float32))
-        cosine = tl.load(turn + row * 2 * PAIRS + 2 * turns, mask=turns >= 0, other=1.0)
-        sine = tl.load(turn + row * 2 * PAIRS + 2 * turns + 1, mask=turns >= 0, other=0.0)
+        # Channels that are not rotated turn by an angle of zero.
+        angle = tl.load(positions + row).to(tl.float32)
+        angle *= tl.load(frequencies + turns, mask=turns >= 0, other=0.0)
+        cosine, sine = tl.cos(angle), tl.sin(angle)
         turned = tl.join(real * cosine - imaginary * sine, real * sine + imaginary * cosine)
         if STORE:
             kept = turned.to(kv.dtype.element_ty).to(pool.dtype.element_ty)
@@ -68,18 +83,25 @@ def _rotate_and_store_kernel(
             tl.store(kv + row * kv_stride + channel, turned.to(kv.dtype.element_ty))
 
 
-def rotate(x: Tensor, turn: Tensor, *, inverse: bool = False) -> None:
-    """Rotate ``x [rows, heads, head_dim]`` in place by ``turn [rows, pairs]`` complex64, or undo it."""
+def rotate(x: Tensor, positions: Tensor, frequencies: Tensor, *, inverse: bool = False) -> None:
+    """Rotate ``x [rows, heads, head_dim]`` in place for ``positions [rows]``, or undo it."""
     rows, heads, head_dim = x.shape
     launch(
         _rotate_kernel, (rows, triton.cdiv(heads, BLOCK_HEADS)),
-        x, torch.view_as_real(turn), heads, x.stride(0), -1.0 if inverse else 1.0,
-        HEAD_DIM=head_dim, PAIRS=turn.shape[1], BLOCK=BLOCK_HEADS,
+        x, positions, frequencies, heads, x.stride(0), -1.0 if inverse else 1.0,
+        HEAD_DIM=head_dim, PAIRS=len(frequencies), BLOCK=BLOCK_HEADS,
     )  # fmt: skip
 
 
 def rotate_and_store(
-    q: Tensor, kv: Tensor, index_q: Tensor | None, turn: Tensor, pool: Tensor | None, pool_rows: Tensor
+    q: Tensor,
+    kv: Tensor,
+    index_q: Tensor | None,
+    positions: Tensor,
+    frequencies: Tensor,
+    *,
+    pool: Tensor | None,
+    pool_rows: Tensor,
 ) -> None:
     """Rotate queries, and keys with them; one launch.
 
@@ -87,7 +109,8 @@ def rotate_and_store(
         q: ``[rows, heads, head_dim]``; overwritten.
         kv: ``[rows, head_dim]``; overwritten where there is no ``pool``.
         index_q: ``[rows, index heads, index_head_dim]``; overwritten.
-        turn: ``[rows, pairs]`` complex64.
+        positions: ``[rows]`` int64.
+        frequencies: ``[pairs]`` fp32.
         pool: ``[pool rows, head_dim]`` that takes the rotated KV.
         pool_rows: ``[rows]`` int64 where each goes.
     """
@@ -97,8 +120,8 @@ def rotate_and_store(
     blocks = triton.cdiv(heads, BLOCK_HEADS) + 1 + triton.cdiv(index_heads, BLOCK_HEADS)
     launch(
         _rotate_and_store_kernel, (rows, blocks),
-        q, kv, index, torch.view_as_real(turn), kv if pool is None else pool, pool_rows, heads, index_heads,
+        q, kv, index, positions, frequencies, kv if pool is None else pool, pool_rows, heads, index_heads,
         q.stride(0), kv.stride(0), index.stride(0),
-        HEAD_DIM=head_dim, INDEX_DIM=index.shape[2], PAIRS=turn.shape[1], BLOCK=BLOCK_HEADS,
+        HEAD_DIM=head_dim, INDEX_DIM=index.shape[2], PAIRS=len(frequencies), BLOCK=BLOCK_HEADS,
         STORE=pool is not None,
     )  # fmt: skip

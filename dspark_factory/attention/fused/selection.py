@@ -146,10 +146,10 @@ def select(
     launch(
         _select_kernel, (scores.shape[0],),
         scores, scores.stride(0), page_table, page_table.shape[1], rows.request_slots, rows.request, rows.slot,
-        rows.position, entries.counts, entries.join.lens, out, dims.entry_region_start,
+        rows.position, entries.counts, entries.lens, out, dims.entry_region_start,
         TOPK=selected, WINDOW=dims.sliding_window, BLOCK_WINDOW=triton.next_power_of_2(dims.sliding_window),
         RING=dims.window_ring_rows, PER_PAGE=dims.entries_per_page(LayerType.CSA), KEYS=keys,
         FEW_AT_ONCE=min(FEW, most), BLOCK=min(MANY, most),
         BLOCK_KEYS=triton.next_power_of_2(keys), num_warps=8 if most > FEW else 4,
     )  # fmt: skip
-    return KeyLists(rows=out, lens=entries.join.lens)
+    return KeyLists(rows=out, lens=entries.lens)
