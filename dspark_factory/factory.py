@@ -56,7 +56,6 @@ class Assembly:
         with self._clock.run(Stage.PLAN):
             self.plan: Plan = plan(config)
         device = resolve_device(config)
-        self.backend: Any = load_object(backend_plugins[self.plan.backend].backend)()
         check_machine(self.plan)
         with self._clock.run(Stage.CONSTRUCT), torch.inference_mode(False), torch.no_grad():
             self._construct(device)
@@ -64,6 +63,7 @@ class Assembly:
     def _construct(self, device: torch.device) -> None:
         config, dims = self.config, self.plan.dims
         self.arena = Arena(self.plan, device)
+        self.backend: Any = load_object(backend_plugins[self.plan.backend].backend)()
         self.backend.bind(config.backend, self.arena.buffers, dims)
         bound = self._bind_providers()
         kv_store = self._find_kv_store(bound)

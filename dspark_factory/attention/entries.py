@@ -59,11 +59,6 @@ class EntryTables:
         """Most groups that a request can complete in the step."""
         return -(-self.rows.key.width // self.dims.ratio(self.layer_type))
 
-    @property
-    def listed(self) -> int:
-        """Entries that a row's list has room for."""
-        return self.dims.selected_entries if self.layer_type is LayerType.CSA else self.most
-
     @cached_property
     def entry(self) -> Tensor:
         """``[requests, groups]`` entry that each group becomes."""
@@ -147,7 +142,6 @@ def entry_tables(
     """Tables of a compressing layer type; arguments as its attributes."""
     ratio, window = dims.ratio(layer_type), dims.sliding_window
     counts = torch.where(rows.valid, torch.div(rows.position + 1, ratio, rounding_mode="floor"), 0)
-    most = dims.selected_entries if layer_type is LayerType.CSA else dims.max_entries(layer_type)
     return EntryTables(
         rows=rows,
         dims=dims,
@@ -155,5 +149,7 @@ def entry_tables(
         frequencies=frequencies,
         page_table=page_table,
         counts=counts,
-        lens=((rows.position + 1).clamp(max=window) + counts.clamp(max=most)).int(),
+        lens=(
+            (rows.position + 1).clamp(max=window) + counts.clamp(max=dims.listed_entries(layer_type))
+        ).int(),
     )

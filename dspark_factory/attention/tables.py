@@ -107,17 +107,18 @@ class StepTables:
     @cached_property
     def sparse_join(self) -> ListJoin:
         """How a sparse layer's window and its selected entries become one list."""
-        entries = self.entries(LayerType.CSA)
-        return join_of(self.window, entries.lens, entries.listed)
+        return self._join(LayerType.CSA)
 
     @cached_property
     def heavily_compressed(self) -> KeyLists:
         """Window and every completed entry of the heavily compressed layers."""
         if self.all_entries is not None:
             return self.all_entries
-        entries = self.entries(LayerType.HCA)
-        join = join_of(self.window, entries.lens, entries.listed)
-        return join.join(self.window, entries.pool_rows[self.rows.request])
+        pool_rows = self.entries(LayerType.HCA).pool_rows
+        return self._join(LayerType.HCA).join(self.window, pool_rows[self.rows.request])
+
+    def _join(self, layer_type: LayerType) -> ListJoin:
+        return join_of(self.window, self.entries(layer_type).lens, self.dims.listed_entries(layer_type))
 
     @cached_property
     def _main(self) -> Turn:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from dspark_factory.api import KeyLists
+from dspark_factory.attention.softmax import attend
 from dspark_factory.benchmarks.ceilings import Ceilings
 from dspark_factory.benchmarks.synthetic import fill_kv, sparse_lists
 from dspark_factory.benchmarks.timing import Work, captured, rounds, summary, synchronize
@@ -16,6 +17,7 @@ from dspark_factory.config.schema import Config
 from dspark_factory.factory import Assembly, build
 from dspark_factory.memory.arena import torch_dtype
 from dspark_factory.models.attention_stack import AttentionStack
+from dspark_factory.planning.dims import LayerType
 
 Advance = Callable[[int], None]
 
@@ -65,11 +67,10 @@ class Contender:
         q = q.to(torch_dtype(dims.dtype.value))
         with torch.no_grad():
             got = self.assembly.backend.forward(q, self.layer, keys).double()
-            values = self.layer.kv.read(keys.rows.flatten().long()).double().view(*keys.rows.shape, -1)
-        scores = torch.einsum("rhd,rkd->rhk", q.double(), values) * dims.head_dim**-0.5
-        sinks = self.layer.sinks.double().view(1, -1, 1).expand(len(q), -1, 1)
-        weights = torch.cat([scores, sinks], dim=-1).softmax(-1)[..., :-1]
-        return float((got - torch.einsum("rhk,rkd->rhd", weights, values)).abs().max())
+            stored = self.layer.kv.read(keys.rows.flatten().long())
+        listed = torch.arange(len(stored), device=self.device).view(keys.rows.shape)
+        expected = attend(q.double(), stored, listed, self.layer.sinks, accumulate=torch.float64)
+        return float((got - expected).abs().max())
 
 
 def measure_one_layer(
@@ -97,6 +98,7 @@ def measure_one_layer(
             stack.callback(contender.assembly.close)
         own, first = next(iter(contenders)), next(iter(contenders.values()))
         dims, device = first.dims, first.device
+        keys = dims.list_keys(LayerType.CSA)
         calls = 20 if device.type == "cuda" else 1
         errors = {name: contender.error(entries) for name, contender in contenders.items()}
         results = {}
@@ -107,8 +109,7 @@ def measure_one_layer(
             }
             synchronize(device)
             found: dict[str, Any] = summary(rounds(works, device, repeats=repeats, calls=calls), own)
-            rows, keys = count * dims.max_width, dims.sliding_window + dims.selected_entries
-            operations = 4 * rows * dims.num_heads * keys * dims.head_dim
+            operations = 4 * count * dims.max_width * dims.num_heads * keys * dims.head_dim
             for item in found.values():
                 item["tflops"] = operations / item["microseconds"] / 1e6
                 item["matrix_share"] = item["tflops"] * 1e12 / ceilings.matrix_flops
@@ -116,7 +117,7 @@ def measure_one_layer(
             advance(1)
         return {
             "rows_per_request": dims.max_width,
-            "keys": dims.sliding_window + dims.selected_entries,
+            "keys": keys,
             "heads": dims.num_heads,
             "head_dim": dims.head_dim,
             "errors": errors,

@@ -58,8 +58,7 @@ class BoundStepInputs:
         write_padded(self._slots, batch.slots, key.requests, self._scratch_slot)
         write_padded(self._prefix_lens, batch.prefix_lens, key.requests, 0)
         if key.form is LayoutForm.RAGGED:
-            flat = self._token_ids[: key.rows].reshape(1, key.rows)
-            write_rows(flat, [list(chain.from_iterable(batch.token_ids))], [sum(batch.row_lens)], 0)
+            write_padded(self._token_ids, list(chain.from_iterable(batch.token_ids)), key.rows, 0)
             return
         grid = self._token_ids[: key.rows].reshape(key.requests, key.width)
         write_rows(grid, batch.token_ids, batch.row_lens, 0)

@@ -204,13 +204,11 @@ class Pipeline:
         """
         self.clock.require(Stage.FREEZE, "launch")
         key = None if batch.key.mode is Mode.EXTEND else self._fitting(batch)
-        if key is None:
-            self._run(batch)
-        elif eager:
+        if key is not None:
             batch = padded(batch, key)
+        if key is None or eager:
             self._run(batch)
         else:
-            batch = padded(batch, key)
             self.stage(batch)
             self.graphs[key].replay()
         self._arena.copy_outputs()

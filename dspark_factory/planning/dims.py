@@ -169,6 +169,14 @@ class Dims:
         """Entries that the indexer selects per row."""
         return min(self.index_topk, self.max_entries(LayerType.CSA))
 
+    def listed_entries(self, layer_type: LayerType) -> int:
+        """Entries that a row's key list has room for: the selected ones of sparse layers, all of the others."""
+        return self.selected_entries if layer_type is LayerType.CSA else self.max_entries(layer_type)
+
+    def list_keys(self, layer_type: LayerType) -> int:
+        """Length of a row's key list: its window, and its entries."""
+        return self.sliding_window + self.listed_entries(layer_type)
+
     @property
     def ring_region_rows(self) -> int:
         """Pool rows of all window rings."""

@@ -99,12 +99,7 @@ class Bench:
         """
         dims, device = self.dims, self.device
         generator = torch.Generator().manual_seed(rows)
-        entries = {
-            LayerType.SLIDING: 0,
-            LayerType.CSA: dims.selected_entries,
-            LayerType.HCA: dims.max_entries(LayerType.HCA),
-        }
-        listed = dims.sliding_window + entries[layer_type]
+        listed = dims.list_keys(layer_type)
         pool = torch.randn(dims.pool_rows(layer_type), dims.head_dim, generator=generator)
         pool[[0, -1]] = _POISON
         everything = torch.arange(len(pool), device=device)

@@ -7,7 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dspark_factory.api import BufferRequest, Buffers, DType, KeyLists, LayerAttention, extents
-from dspark_factory.attention.flashinfer.shapes import captured_shapes, list_lengths
+from dspark_factory.attention.flashinfer.shapes import (
+    PLAN_NBYTES,
+    WORKSPACE_NBYTES,
+    captured_shapes,
+    list_lengths,
+)
 from dspark_factory.attention.spec import AttentionKernel, FlashInferBackendSpec
 from dspark_factory.planning.dims import Dims
 
@@ -17,10 +22,6 @@ if TYPE_CHECKING:
     from dspark_factory.attention.flashinfer.kernels import Kernel
 
 HEAD_DIMS = (128, 256, 512)
-PLAN_NBYTES = 1 << 20
-"""Of one plan of an MLA kernel; see :mod:`~dspark_factory.attention.flashinfer.mla`."""
-WORKSPACE_NBYTES = 40 << 20
-"""Partial results, shared by all plans: twice 132 blocks of 64 × 512 fp32, and room for more multiprocessors."""
 
 
 class FlashInferBackend:

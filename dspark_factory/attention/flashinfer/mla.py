@@ -13,8 +13,8 @@ from weakref import ref
 
 import torch
 
-from dspark_factory.attention.flashinfer.backend import PLAN_NBYTES
 from dspark_factory.attention.flashinfer.modules import mla_module
+from dspark_factory.attention.flashinfer.shapes import PLAN_NBYTES
 
 if TYPE_CHECKING:
     from torch import Tensor

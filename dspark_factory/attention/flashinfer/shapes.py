@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dspark_factory.planning.dims import Dims, LayerType
+from dspark_factory.planning.dims import Dims
 from dspark_factory.planning.graph_keys import captured_keys
+
+PLAN_NBYTES = 1 << 20
+"""Of one plan of an MLA kernel; see :mod:`~dspark_factory.attention.flashinfer.mla`."""
+WORKSPACE_NBYTES = 40 << 20
+"""Partial results, shared by all plans: twice 132 blocks of 64 × 512 fp32, and room for more multiprocessors."""
 
 
 class Shape(NamedTuple):
@@ -17,12 +22,7 @@ class Shape(NamedTuple):
 
 def list_lengths(dims: Dims) -> tuple[int, ...]:
     """Length of the key lists of each layer type that the model has."""
-    longest = {
-        LayerType.SLIDING: dims.sliding_window,
-        LayerType.CSA: dims.sliding_window + dims.selected_entries,
-        LayerType.HCA: dims.sliding_window + dims.max_entries(LayerType.HCA),
-    }
-    return tuple(sorted({longest[kind] for kind in dims.layer_types}))
+    return tuple(sorted({dims.list_keys(kind) for kind in dims.layer_types}))
 
 
 def captured_shapes(dims: Dims) -> tuple[Shape, ...]:

@@ -139,15 +139,15 @@ def select(
         entries: of the sparse layers.
         dims: geometry.
     """
-    rows, selected = tables.rows, dims.selected_entries
-    keys = dims.sliding_window + selected
+    rows, keys = tables.rows, dims.list_keys(LayerType.CSA)
     out = empty(scores.shape[0], keys, dtype=int32, device=scores.device)
     most = max(256, triton.next_power_of_2(scores.shape[1]))
     launch(
         _select_kernel, (scores.shape[0],),
         scores, scores.stride(0), page_table, page_table.shape[1], rows.request_slots, rows.request, rows.slot,
         rows.position, entries.counts, entries.lens, out, dims.entry_region_start,
-        TOPK=selected, WINDOW=dims.sliding_window, BLOCK_WINDOW=triton.next_power_of_2(dims.sliding_window),
+        TOPK=dims.selected_entries, WINDOW=dims.sliding_window,
+        BLOCK_WINDOW=triton.next_power_of_2(dims.sliding_window),
         RING=dims.window_ring_rows, PER_PAGE=dims.entries_per_page(LayerType.CSA), KEYS=keys,
         FEW_AT_ONCE=min(FEW, most), BLOCK=min(MANY, most),
         BLOCK_KEYS=triton.next_power_of_2(keys), num_warps=8 if most > FEW else 4,

@@ -143,8 +143,8 @@ def build_fused_tables(
         HAS_LENS=row_lens is not None, BLOCK_REQUESTS=triton.next_power_of_2(requests),
         SCRATCH_SLOT=dims.scratch_slot, WINDOW=dims.sliding_window,
         BLOCK_WINDOW=triton.next_power_of_2(dims.sliding_window), RING=dims.window_ring_rows,
-        CSA_RATIO=dims.csa_ratio if dims.count(LayerType.CSA) else 0, CSA_LISTED=dims.selected_entries,
-        HCA_RATIO=dims.hca_ratio if dims.count(LayerType.HCA) else 0, HCA_LISTED=dims.max_entries(LayerType.HCA),
+        CSA_RATIO=dims.csa_ratio if dims.count(LayerType.CSA) else 0, CSA_LISTED=dims.listed_entries(LayerType.CSA),
+        HCA_RATIO=dims.hca_ratio if dims.count(LayerType.HCA) else 0, HCA_LISTED=dims.listed_entries(LayerType.HCA),
         PER_PAGE=max(dims.entries_per_page(LayerType.HCA), 1), BLOCK=ENTRIES_AT_ONCE,
     )  # fmt: skip
     step_rows = StepRows(
@@ -191,10 +191,7 @@ def build_fused_tables(
 
 def _empty_lists(dims: Dims, kind: LayerType, rows: int, device: torch.device) -> KeyLists:
     """Memory for lengths, and for lists where this kernel writes them."""
-    keys = {
-        LayerType.SLIDING: dims.sliding_window,
-        LayerType.CSA: 0,
-        LayerType.HCA: dims.sliding_window + dims.max_entries(LayerType.HCA) if dims.count(kind) else 0,
-    }[kind]
+    written = kind is LayerType.SLIDING or (kind is LayerType.HCA and dims.count(kind) > 0)
+    keys = dims.list_keys(kind) if written else 0
     lists = torch.empty(rows, keys, dtype=torch.int32, device=device)
     return KeyLists(rows=lists, lens=torch.empty(rows, dtype=torch.int32, device=device))

@@ -14,21 +14,16 @@ from dspark_flash_mla.quantisation import quantise, restore
 from dspark_factory import load_config, plan
 from dspark_factory.errors import ConfigError
 from dspark_factory.planning.dims import LayerType
-from dspark_factory.registry import backend_plugins, buffer_plugins, register_plugin
+from dspark_factory.testing.registration import registered
 
 FLASH = ["model=v4_flash", "task=plan", "device=cuda", "device.dtype=bfloat16", "pipeline=server"]
 
 
 @pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
+def known() -> Iterator[None]:
     """Both are known, as if they were installed."""
-    pairs = [(kv, buffer_plugins), (backend, backend_plugins)]
-    added = [(item, known) for item, known in pairs if item.name not in known]
-    for item, _ in added:
-        register_plugin(item)
-    yield
-    for item, known in added:
-        known.unregister(item.name)
+    with registered(kv, backend):
+        yield
 
 
 def rows_of(scale: float, count: int = 200) -> torch.Tensor:

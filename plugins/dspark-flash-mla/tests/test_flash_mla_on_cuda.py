@@ -9,8 +9,8 @@ from dspark_flash_mla.cache import FlashMlaLayer
 from dspark_flash_mla.layout import BLOCK_NBYTES
 from dspark_flash_mla.quantisation import quantise
 
-from dspark_factory.registry import backend_plugins, buffer_plugins, register_plugin
 from dspark_factory.testing import BackendConformance
+from dspark_factory.testing.registration import registered
 
 pytestmark = pytest.mark.gpu
 
@@ -48,12 +48,7 @@ class TestAgreement(BackendConformance):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def registered():
+def known():
     """The cache and the backend are known, as if they were installed."""
-    pairs = [(kv, buffer_plugins), (backend, backend_plugins)]
-    added = [(item, known) for item, known in pairs if item.name not in known]
-    for item, _ in added:
-        register_plugin(item)
-    yield
-    for item, known in added:
-        known.unregister(item.name)
+    with registered(kv, backend):
+        yield
