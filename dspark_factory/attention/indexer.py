@@ -73,7 +73,7 @@ class Indexer:
         assert entries is not None
         new = self.compressor.forward(kv, score, tables.rows.position, entries)
         self._flat_keys.index_copy_(0, entries.index_write_rows, new.to(self.keys.dtype))
-        q = rotate(q, tables.turn(LayerType.CSA).forward.unsqueeze(1))
+        q = rotate(q, tables.turns[LayerType.CSA].forward.unsqueeze(1))
         return top_entries(self._scores(q, weights, tables), entries.counts, self._topk)
 
     def _scores(self, q: Tensor, weights: Tensor, tables: StepTables) -> Tensor:

@@ -84,7 +84,7 @@ class AttentionLayer:
 
     def forward(self, inputs: LayerInputs, tables: StepTables) -> Tensor:
         """``[rows, heads, head_dim]`` attention output with the rotation undone."""
-        turn = tables.turn(self.layer_type)
+        turn = tables.turns[self.layer_type]
         q = rotate(inputs.q, turn.forward.unsqueeze(1))
         kv = rotate(inputs.kv, turn.forward)
         self.kv.write(tables.kv_write_rows, kv)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -34,18 +35,23 @@ class Frequencies:
 class Turn:
     """Rotation of a set of positions, and its inverse, made when it is first asked for."""
 
-    def __init__(self, positions: Tensor, frequencies: Tensor) -> None:
-        self._positions, self._frequencies = positions, frequencies
+    def __init__(self, make: Callable[[], Tensor]) -> None:
+        self._make = make
 
     @cached_property
     def forward(self) -> Tensor:
         """``[..., rope_head_dim / 2]`` complex64."""
-        return rotations(self._positions, self._frequencies)
+        return self._make()
 
     @cached_property
     def inverse(self) -> Tensor:
         """Its conjugate."""
         return self.forward.conj().resolve_conj()
+
+
+def turns_by_layer_type(main: Turn, compress: Turn) -> dict[LayerType, Turn]:
+    """Which rotation each layer type uses."""
+    return {LayerType.SLIDING: main, LayerType.CSA: compress, LayerType.HCA: compress}
 
 
 IN_FLIGHT_MODES = (Mode.EXTEND, Mode.DRAFT_BLOCK)
@@ -59,7 +65,7 @@ class StepTables:
     Attributes:
         rows: the step's rows.
         dims: geometry.
-        frequencies: of both rotary embeddings.
+        turns: rotation of the rows in each layer type.
         page_table: ``[slots, pages per request]`` int32, of models that compress.
         sliding: key lists of the sliding-window layers.
         kv_write_rows: ``[rows]`` int64 pool row that each row's KV is written to.
@@ -73,7 +79,7 @@ class StepTables:
 
     rows: StepRows
     dims: Dims
-    frequencies: Frequencies
+    turns: dict[LayerType, Turn]
     page_table: Tensor | None
     sliding: KeyLists
     kv_write_rows: Tensor
@@ -89,15 +95,6 @@ class StepTables:
         tables = self.csa if layer_type is LayerType.CSA else self.hca
         assert tables is not None, "tables are built for the layer types present"
         return tables
-
-    def frequencies_of(self, layer_type: LayerType) -> Tensor:
-        """Angular frequencies of a layer type's rotation."""
-        sliding = layer_type is LayerType.SLIDING
-        return self.frequencies.main if sliding else self.frequencies.compress
-
-    def turn(self, layer_type: LayerType) -> Turn:
-        """Rotation of the rows in a layer type."""
-        return self._main if layer_type is LayerType.SLIDING else self._compress
 
     @cached_property
     def window(self) -> Tensor:
@@ -120,14 +117,6 @@ class StepTables:
     def _join(self, layer_type: LayerType) -> ListJoin:
         return join_of(self.window, self.entries(layer_type).lens, self.dims.listed_entries(layer_type))
 
-    @cached_property
-    def _main(self) -> Turn:
-        return Turn(self.rows.position, self.frequencies.main)
-
-    @cached_property
-    def _compress(self) -> Turn:
-        return Turn(self.rows.position, self.frequencies.compress)
-
 
 def build_tables(
     rows: StepRows, dims: Dims, frequencies: Frequencies, page_table: Tensor | None
@@ -146,7 +135,10 @@ def build_tables(
     return StepTables(
         rows=rows,
         dims=dims,
-        frequencies=frequencies,
+        turns=turns_by_layer_type(
+            Turn(partial(rotations, rows.position, frequencies.main)),
+            Turn(partial(rotations, rows.position, frequencies.compress)),
+        ),
         page_table=page_table,
         sliding=compact(_window(rows, dims)),
         kv_write_rows=own if in_flight else ring_rows(rows, ring),

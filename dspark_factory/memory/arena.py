@@ -109,8 +109,9 @@ class Arena:
         self.nbytes = sum(tensor.nbytes for tensor in tensors.values())
         self._addresses: dict[str, int] | None = None
         cuda = device.type == "cuda"
-        self._staged = torch.cuda.Event() if cuda else None
-        self._outputs = torch.cuda.Event() if cuda else None
+        # External, so that copies inside a graph record them too.
+        self._staged = torch.cuda.Event(external=True) if cuda else None
+        self._outputs = torch.cuda.Event(external=True) if cuda else None
         size, end = plan.staged_nbytes, plan.staged_nbytes + plan.read_nbytes
         self._copies = (
             (self.block[:size], self._host[:size]),

@@ -107,7 +107,7 @@ def make_batch(
 
 def padded(batch: StepBatch, key: GraphKey) -> StepBatch:
     """The batch for a captured graph; what it lacks is padding."""
-    return replace(batch, key=key)
+    return batch if key == batch.key else replace(batch, key=key)
 
 
 def split(batch: StepBatch, most_requests: int) -> list[StepBatch]:

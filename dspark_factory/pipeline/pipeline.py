@@ -139,7 +139,7 @@ class Pipeline:
                 for key in self.keys:
                     self.stage(neutral_batch(self._arena.plan.dims, key))
                     graph = self._device.create()
-                    graph.capture(lambda key=key: self._live.step.run(key))
+                    graph.capture(lambda key=key: self._copies_and_step(key))
                     self.graphs[key] = graph
             except BaseException:
                 self._drop_graphs()
@@ -165,6 +165,11 @@ class Pipeline:
 
     def stage(self, batch: StepBatch) -> None:
         """Write the batch into the staged buffers and bring them to the device in one copy."""
+        self._write(batch)
+        self._arena.copy_staged()
+
+    def _write(self, batch: StepBatch) -> None:
+        """Write the batch into the host mirrors, once the last copy has left them."""
         self._arena.await_staged()
         running = ""
         try:
@@ -174,7 +179,6 @@ class Pipeline:
         except BaseException as error:
             blame(error, running)
             raise
-        self._arena.copy_staged()
 
     def replay(self, batch: StepBatch) -> StepResult:
         """Run a step: on the smallest captured graph that fits, else by ``pipeline.bucket_policy``.
@@ -193,7 +197,7 @@ class Pipeline:
         return self.result(self.launch(batch))
 
     def launch(self, batch: StepBatch, *, eager: bool = False) -> StepBatch:
-        """Start a step and do not wait for it: one copy in, one graph launch, one copy out.
+        """Start a step and do not wait for it: one graph launch, which begins and ends with one copy.
 
         Args:
             batch: as from :func:`~dspark_factory.pipeline.batch.make_batch`.
@@ -209,9 +213,8 @@ class Pipeline:
         if key is None or eager:
             self._run(batch)
         else:
-            self.stage(batch)
+            self._write(batch)
             self.graphs[key].replay()
-        self._arena.copy_outputs()
         return batch
 
     def result(self, launched: StepBatch) -> StepResult:
@@ -283,8 +286,13 @@ class Pipeline:
 
     def _run(self, batch: StepBatch) -> None:
         with torch.no_grad():
-            self.stage(batch)
-            self._live.step.run(batch.key)
+            self._write(batch)
+            self._copies_and_step(batch.key)
+
+    def _copies_and_step(self, key: GraphKey) -> None:
+        self._arena.copy_staged()
+        self._live.step.run(key)
+        self._arena.copy_outputs()
 
     def _run_neutral(self, key: GraphKey) -> None:
         self.stage(neutral_batch(self._arena.plan.dims, key))

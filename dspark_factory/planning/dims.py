@@ -148,11 +148,11 @@ class Dims:
         """Compressor-state ring rows per request.
 
         A group reads back ``r - 1`` tokens from the row that completes it (``2 r - 1`` with the overlap of the
-        sparse layers); rejected drafts may have been written up to ``N - 1`` rows ahead. State is read before
-        it is written, so a step's own rows need no room.
+        sparse layers). A step's own rows, all of which may be rejected, have room beside them, so it does not matter
+        which of its groups are read before its rows are written.
         """
         back = self.ratio(layer_type) * (2 if layer_type is LayerType.CSA else 1) - 1
-        return back + self.max_width - 1
+        return back + self.max_width
 
     def entries_per_page(self, layer_type: LayerType) -> int:
         """Compressed entries of one page; 0 for sliding-window layers."""

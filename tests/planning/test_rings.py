@@ -54,15 +54,23 @@ def window_survives(rows: int, window: int, steps: list[tuple[int, int]]) -> boo
 
 
 def state_survives(rows: int, ratio: int, back: int, steps: list[tuple[int, int]]) -> bool:
-    """A row that completes a group reads ``back`` positions; those before the step come from the ring."""
+    """A row that completes a group reads ``back`` positions; those before the step come from the ring.
+
+    Whether before, while or after the step's own rows are written.
+    """
     ring, prefix = Ring(rows), 0
     for width, accept_len in steps:
-        for position in range(prefix, prefix + width):
-            if (position + 1) % ratio == 0:
-                reads = range(max(position - back, 0), min(position, prefix))
-                if not all(ring.holds(read) for read in reads):
-                    return False
+        reads = [
+            read
+            for position in range(prefix, prefix + width)
+            if (position + 1) % ratio == 0
+            for read in range(max(position - back, 0), min(position, prefix))
+        ]
+        if not all(ring.holds(read) for read in reads):
+            return False
         ring.write(prefix, width)
+        if not all(ring.holds(read) for read in reads):
+            return False
         prefix += accept_len
     return True
 

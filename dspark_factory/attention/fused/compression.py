@@ -29,7 +29,7 @@ def _take(top, total, mean, value, logit, present):
 def _entry(
     kv, score, kv_stride, score_stride, bias, ring, start, end, entry,
     HEAD_DIM: tl.constexpr, CHANNELS: tl.constexpr, RATIO: tl.constexpr, OVERLAP: tl.constexpr,
-    RING: tl.constexpr, TAPS: tl.constexpr,
+    RING: tl.constexpr, TAPS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Weighted mean of one group's taps: those before the step from the state, the others from the step.
 
@@ -40,7 +40,7 @@ def _entry(
     total = tl.zeros([TAPS, HEAD_DIM], tl.float32)
     mean = tl.zeros([TAPS, HEAD_DIM], tl.float32)
     first_position = entry * RATIO - OVERLAP
-    for first in range(0, RATIO + OVERLAP, TAPS):
+    for first in tl.range(0, RATIO + OVERLAP, TAPS, num_stages=STAGES):
         tap = first + tl.arange(0, TAPS)[:, None]
         position = first_position + tap
         present = (position >= 0) & (position < start) & (tap < RATIO + OVERLAP) & (channel >= 0)
@@ -69,7 +69,7 @@ def _compress_kernel(
     frequencies, page_table, pages, target, target_start,
     HEAD_DIM: tl.constexpr, CHANNELS: tl.constexpr, RATIO: tl.constexpr, OVERLAP: tl.constexpr,
     RING: tl.constexpr, TAPS: tl.constexpr, GROUPS: tl.constexpr, PAIRS: tl.constexpr, ROWS: tl.constexpr,
-    PER_PAGE: tl.constexpr,
+    PER_PAGE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     request = tl.program_id(0)
     start, end = tl.load(starts + request).to(tl.int32), tl.load(ends + request).to(tl.int32)
@@ -78,12 +78,13 @@ def _compress_kernel(
     score += first_row * score_stride
     slot = tl.load(slots + request)
     ring = state + slot * (RING * 2 * CHANNELS)
-    for group in range(GROUPS):
+    group = tl.program_id(1)
+    if group < GROUPS:
         entry = start // RATIO + group
         if (entry + 1) * RATIO <= end:
             mean = _entry(
                 kv, score, kv_stride, score_stride, bias, ring, start, end, entry,
-                HEAD_DIM, CHANNELS, RATIO, OVERLAP, RING, TAPS,
+                HEAD_DIM, CHANNELS, RATIO, OVERLAP, RING, TAPS, STAGES,
             )  # fmt: skip
             scale = tl.rsqrt(tl.sum(mean * mean, axis=0) / HEAD_DIM + epsilon)
             mean *= scale * tl.load(norm_weight + tl.arange(0, HEAD_DIM)).to(tl.float32)
@@ -102,18 +103,18 @@ def _compress_kernel(
                 row = request.to(tl.int64) * GROUPS + group
             channel = 2 * pair[:, None] + tl.arange(0, 2)[None, :]
             tl.store(target + row * HEAD_DIM + channel, turned.to(target.dtype.element_ty))
-    tl.debug_barrier()  # the state is read by all threads before any overwrites it
-    channel = tl.arange(0, CHANNELS)[None, :]
-    for first in range(0, end - start, ROWS):
-        offset = first + tl.arange(0, ROWS)[:, None]
-        here = offset < end - start
-        position = start + offset
-        place = ring + (position % RING) * (2 * CHANNELS) + channel
-        value = tl.load(kv + offset * kv_stride + channel, mask=here, other=0.0).to(tl.float32)
-        logit = tl.load(score + offset * score_stride + channel, mask=here, other=0.0).to(tl.float32)
-        logit += tl.load(bias + (position % RATIO) * CHANNELS + channel, mask=here, other=0.0)
-        tl.store(place, value, mask=here)
-        tl.store(place + CHANNELS, logit, mask=here)
+    else:  # the ring has room for these rows beside those that other programs read
+        channel = tl.arange(0, CHANNELS)[None, :]
+        for first in range(0, end - start, ROWS):
+            offset = first + tl.arange(0, ROWS)[:, None]
+            here = offset < end - start
+            position = start + offset
+            place = ring + (position % RING) * (2 * CHANNELS) + channel
+            value = tl.load(kv + offset * kv_stride + channel, mask=here, other=0.0).to(tl.float32)
+            logit = tl.load(score + offset * score_stride + channel, mask=here, other=0.0).to(tl.float32)
+            logit += tl.load(bias + (position % RATIO) * CHANNELS + channel, mask=here, other=0.0)
+            tl.store(place, value, mask=here)
+            tl.store(place + CHANNELS, logit, mask=here)
 
 
 def compress(
@@ -142,12 +143,12 @@ def compress(
     head_dim, ring = compressor.norm_weight.shape[0], compressor.ring_rows
     per_page = 0 if target_start is None else entries.dims.entries_per_page(entries.layer_type)
     launch(
-        _compress_kernel, (rows.key.requests,),
+        _compress_kernel, (rows.key.requests, entries.groups + 1),
         kv, score, kv.stride(0), score.stride(0), compressor.position_bias, compressor.state,
         compressor.norm_weight, compressor.norm_eps, rows.request_slots, rows.starts, rows.ends, rows.first_row,
         entries.frequencies, entries.page_table, entries.page_table.shape[1], target, target_start or 0,
         HEAD_DIM=head_dim, CHANNELS=channels, RATIO=ratio, OVERLAP=ratio if compressor.overlaps else 0,
         RING=ring, TAPS=min(TAPS_AT_ONCE, triton.next_power_of_2(2 * ratio)), GROUPS=entries.groups,
-        PAIRS=len(entries.frequencies), ROWS=ROWS_AT_ONCE, PER_PAGE=per_page,
+        PAIRS=len(entries.frequencies), ROWS=ROWS_AT_ONCE, PER_PAGE=per_page, STAGES=1,
         num_warps=16 if ratio > TAPS_AT_ONCE else 8,
     )  # fmt: skip

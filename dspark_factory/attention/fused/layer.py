@@ -31,22 +31,21 @@ class FusedLayer(AttentionLayer):
         """``[rows, heads, head_dim]`` attention output with the rotation undone."""
         if tables.rows.key.mode in IN_FLIGHT_MODES:
             return super().forward(inputs, tables)
-        positions, frequencies = tables.rows.position, tables.frequencies_of(self.layer_type)
+        turn = tables.turns[self.layer_type].forward
         plain = self.kv.pool if isinstance(self.kv, PoolKv) else None
         index_q = None if inputs.index is None else inputs.index.q
         rotate_and_store(
             inputs.q,
             inputs.kv,
             index_q,
-            positions,
-            frequencies,
+            turn,
             pool=plain,
             pool_rows=tables.kv_write_rows,
         )
         if plain is None:
             self.kv.write(tables.kv_write_rows, inputs.kv)
         out = self._backend.forward(inputs.q, self, self._key_lists(inputs, tables))
-        rotate(out, positions, frequencies, inverse=True)
+        rotate(out, turn, inverse=True)
         return out
 
     def _key_lists(self, inputs: LayerInputs, tables: StepTables) -> KeyLists:

@@ -11,7 +11,7 @@ from dspark_factory.api import KeyLists
 from dspark_factory.attention.entries import EntryTables
 from dspark_factory.attention.fused.launch import launch
 from dspark_factory.attention.rows import StepRows
-from dspark_factory.attention.tables import Frequencies, StepTables
+from dspark_factory.attention.tables import Frequencies, StepTables, Turn, turns_by_layer_type
 from dspark_factory.planning.dims import Dims, LayerType
 from dspark_factory.planning.graph_keys import GraphKey, LayoutForm
 
@@ -53,15 +53,26 @@ def _write_request(
 
 
 @triton.jit
+def _write_turn(turns, frequencies, row, position, PAIRS: tl.constexpr, BLOCK_PAIRS: tl.constexpr):
+    """Cosines and sines of one position, side by side."""
+    pair = tl.arange(0, BLOCK_PAIRS)
+    angle = position.to(tl.float32) * tl.load(frequencies + pair, mask=pair < PAIRS, other=0.0)
+    side = tl.arange(0, 2)[None, :]
+    where = turns + row * (2 * PAIRS) + 2 * pair[:, None] + side
+    tl.store(where, tl.join(tl.cos(angle), tl.sin(angle)), mask=(pair < PAIRS)[:, None] & (side < 2))
+
+
+@triton.jit
 def _tables_kernel(
     request_slots, prefix_lens, row_lens, start_loc, page_table,
     row_request, row_slot, row_position, row_valid, row_offset, write_rows, sliding, sliding_lens,
     csa_counts, csa_lens, hca_counts, hca_lens, hca_lists, slots, starts, ends, first_rows, dense,
-    requests, rows, pages, entry_start,
+    main, compress, main_turns, compress_turns, requests, rows, pages, entry_start,
     WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, RAGGED: tl.constexpr, HAS_LENS: tl.constexpr,
     BLOCK_REQUESTS: tl.constexpr, SCRATCH_SLOT: tl.constexpr, WINDOW: tl.constexpr,
     BLOCK_WINDOW: tl.constexpr, RING: tl.constexpr, CSA_RATIO: tl.constexpr, CSA_LISTED: tl.constexpr,
     HCA_RATIO: tl.constexpr, HCA_LISTED: tl.constexpr, PER_PAGE: tl.constexpr, BLOCK: tl.constexpr,
+    PAIRS: tl.constexpr, BLOCK_PAIRS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     if row < requests:
@@ -87,6 +98,8 @@ def _tables_kernel(
         ring = slot * RING + (position - window + 1 + place) % RING
         tl.store(sliding + row * WINDOW + place, tl.where(place < window, ring, -1), mask=place < WINDOW)
         tl.store(sliding_lens + row, window)
+        _write_turn(main_turns, main, row, position, PAIRS, BLOCK_PAIRS)
+        _write_turn(compress_turns, compress, row, position, PAIRS, BLOCK_PAIRS)
         if CSA_RATIO > 0:
             count = tl.where(valid, (position + 1) // CSA_RATIO, 0)
             tl.store(csa_counts + row, count.to(tl.int64))
@@ -127,6 +140,8 @@ def build_fused_tables(
     valid = numbers(rows, dtype=torch.bool)
     request = {name: numbers(requests) for name in ("slot", "start", "end", "first_row")}
     dense = numbers(requests, key.width)
+    pairs = len(frequencies.main)
+    main_turns, compress_turns = (numbers(rows, pairs, 2, dtype=torch.float32) for _ in range(2))
     lists = {kind: _empty_lists(dims, kind, rows, device) for kind in LayerType}
     counts = {kind: numbers(rows) for kind in (LayerType.CSA, LayerType.HCA)}
     csa, hca, sliding = lists[LayerType.CSA], lists[LayerType.HCA], lists[LayerType.SLIDING]
@@ -138,6 +153,7 @@ def build_fused_tables(
         row["request"], row["slot"], row["position"], valid, row["offset"], row["write_row"],
         sliding.rows, sliding.lens, counts[LayerType.CSA], csa.lens, counts[LayerType.HCA], hca.lens, hca.rows,
         request["slot"], request["start"], request["end"], request["first_row"], dense,
+        frequencies.main, frequencies.compress, main_turns, compress_turns,
         requests, rows, table.shape[-1], dims.entry_region_start,
         WIDTH=key.width, BLOCK_WIDTH=triton.next_power_of_2(key.width), RAGGED=key.form is LayoutForm.RAGGED,
         HAS_LENS=row_lens is not None, BLOCK_REQUESTS=triton.next_power_of_2(requests),
@@ -146,6 +162,7 @@ def build_fused_tables(
         CSA_RATIO=dims.csa_ratio if dims.count(LayerType.CSA) else 0, CSA_LISTED=dims.listed_entries(LayerType.CSA),
         HCA_RATIO=dims.hca_ratio if dims.count(LayerType.HCA) else 0, HCA_LISTED=dims.listed_entries(LayerType.HCA),
         PER_PAGE=max(dims.entries_per_page(LayerType.HCA), 1), BLOCK=ENTRIES_AT_ONCE,
+        PAIRS=pairs, BLOCK_PAIRS=triton.next_power_of_2(pairs),
     )  # fmt: skip
     step_rows = StepRows(
         key=key,
@@ -176,7 +193,10 @@ def build_fused_tables(
     return StepTables(
         rows=step_rows,
         dims=dims,
-        frequencies=frequencies,
+        turns=turns_by_layer_type(
+            Turn(lambda: torch.view_as_complex(main_turns)),
+            Turn(lambda: torch.view_as_complex(compress_turns)),
+        ),
         page_table=page_table,
         sliding=sliding,
         kv_write_rows=row["write_row"],
