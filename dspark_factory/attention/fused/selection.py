@@ -11,8 +11,11 @@ from dspark_factory.attention.fused.launch import launch
 from dspark_factory.attention.tables import EntryTables, StepTables
 from dspark_factory.planning.dims import Dims, LayerType
 
-FEW, MANY = 2048, 4096
-"""Entries at once: of a row that has no more than the first, which stay in registers, and of all others."""
+FEW, MANY = 1024, 4096
+"""Entries at once: of a row that has no more than the first, which stay in registers, and of all others.
+
+Each has a launch of its own, because few entries are fastest with few warps, whose threads hardly wait for one another.
+"""
 
 
 @triton.jit
@@ -101,11 +104,14 @@ def _select_kernel(
     scores, scores_stride, page_table, pages, request_slots, requests, slots, positions, counts, lens, out,
     entry_start,
     TOPK: tl.constexpr, WINDOW: tl.constexpr, BLOCK_WINDOW: tl.constexpr, RING: tl.constexpr,
-    PER_PAGE: tl.constexpr, FEW_AT_ONCE: tl.constexpr, BLOCK: tl.constexpr, KEYS: tl.constexpr,
-    BLOCK_KEYS: tl.constexpr,
+    PER_PAGE: tl.constexpr, BLOCK: tl.constexpr, KEYS: tl.constexpr, BLOCK_KEYS: tl.constexpr,
+    MORE_THAN: tl.constexpr,
 ):  # fmt: skip
+    """Lists of rows that have more than ``MORE_THAN`` entries, or, where that is 0, of those with ``BLOCK`` at most."""
     row = tl.program_id(0).to(tl.int64)
     count, length = tl.load(counts + row).to(tl.int32), tl.load(lens + row)
+    if (count > BLOCK) if MORE_THAN == 0 else (count <= MORE_THAN):
+        return
     window = length - tl.minimum(count, TOPK)
     out += row * KEYS
     place = tl.arange(0, BLOCK_WINDOW)
@@ -117,12 +123,12 @@ def _select_kernel(
     scores += row * scores_stride
     page_table += tl.load(request_slots + tl.load(requests + row)) * pages
     if count <= TOPK:
-        for first in range(0, count, FEW_AT_ONCE):
-            entry = first + tl.arange(0, FEW_AT_ONCE)
+        for first in range(0, count, BLOCK):
+            entry = first + tl.arange(0, BLOCK)
             live = entry < count
             tl.store(out + entry, _pool_row(page_table, entry, live, entry_start, PER_PAGE), mask=live)
-    elif count <= FEW_AT_ONCE:
-        _write_best_of_few(scores, count, page_table, out, entry_start, TOPK, PER_PAGE, FEW_AT_ONCE)
+    elif MORE_THAN == 0:
+        _write_best_of_few(scores, count, page_table, out, entry_start, TOPK, PER_PAGE, BLOCK)
     else:
         _write_best(scores, count, page_table, out, entry_start, TOPK, PER_PAGE, BLOCK)
 
@@ -142,14 +148,16 @@ def select(
     rows, keys = tables.rows, dims.list_keys(LayerType.CSA)
     out = empty(scores.shape[0], keys, dtype=int32, device=scores.device)
     most = max(256, triton.next_power_of_2(scores.shape[1]))
-    launch(
-        _select_kernel, (scores.shape[0],),
-        scores, scores.stride(0), page_table, page_table.shape[1], rows.request_slots, rows.request, rows.slot,
-        rows.position, entries.counts, entries.lens, out, dims.entry_region_start,
-        TOPK=dims.selected_entries, WINDOW=dims.sliding_window,
-        BLOCK_WINDOW=triton.next_power_of_2(dims.sliding_window),
-        RING=dims.window_ring_rows, PER_PAGE=dims.entries_per_page(LayerType.CSA), KEYS=keys,
-        FEW_AT_ONCE=min(FEW, most), BLOCK=min(MANY, most),
-        BLOCK_KEYS=triton.next_power_of_2(keys), num_warps=8 if most > FEW else 4,
-    )  # fmt: skip
+    few = min(FEW, most)
+    for more_than, block, warps in ((0, few, 2), (few, MANY, 8)):
+        if more_than < scores.shape[1]:
+            launch(
+                _select_kernel, (scores.shape[0],),
+                scores, scores.stride(0), page_table, page_table.shape[1], rows.request_slots, rows.request,
+                rows.slot, rows.position, entries.counts, entries.lens, out, dims.entry_region_start,
+                TOPK=dims.selected_entries, WINDOW=dims.sliding_window,
+                BLOCK_WINDOW=triton.next_power_of_2(dims.sliding_window),
+                RING=dims.window_ring_rows, PER_PAGE=dims.entries_per_page(LayerType.CSA), KEYS=keys,
+                BLOCK=block, BLOCK_KEYS=triton.next_power_of_2(keys), MORE_THAN=more_than, num_warps=warps,
+            )  # fmt: skip
     return KeyLists(rows=out, lens=entries.lens)
