@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from types import TracebackType
@@ -162,6 +163,8 @@ class Assembly:
         self.arena.close()
         self._observers, self._reporters = [], []
         self.backend = self.kv_store = None  # both keep views of the memory
+        if self.arena.device.type == "cuda":
+            gc.collect()  # views in reference cycles, of plugins too, would keep a device's memory from the next build
 
     def __enter__(self) -> Self:
         return self

@@ -88,7 +88,9 @@ class _Tape:
             source.append(f"    {line.source}" + (f"; del {', '.join(dead)}" if dead else ""))
         source.append("    return None")
         exec(compile("\n".join(source), "<eager graph>", "exec"), self._namespace)
-        return self._namespace["replay"]
+        return self._namespace.pop(
+            "replay"
+        )  # the function keeps the namespace, which must not keep it in turn
 
     def _check_constants(self, op: RecordedOp, inputs: Sequence[Tensor]) -> None:
         """A register that went unnoticed would be replayed as a stale constant; never let that happen."""

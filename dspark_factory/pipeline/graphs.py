@@ -89,6 +89,7 @@ class EagerGraph:
         if recorder.refusal is not None:  # the step caught it, a device would not have gone on
             raise recorder.refusal
         self._tape = compile_tape(recorder.ops)
+        recorder.ops.clear()  # a reference cycle may keep the recorder until the next garbage collection
 
     def replay(self) -> None:
         """Run the recorded operators, below autograd and whatever autocast the caller is in."""

@@ -145,6 +145,8 @@ class WatchedRun(OpRecorder):
                 f"the step writes {_INFERENCE_STORY}. {_DECLARE}",
             )
             return False
+        finally:
+            self._views_of_known.clear()  # a reference cycle may keep this run until the next garbage collection
         return True
 
     def record(self, op: RecordedOp) -> None:
