@@ -36,7 +36,10 @@ def figures(record: Record) -> dict[str, str]:
     """Single numbers that the text quotes."""
     found = record.measurements
     own, peer = found["stack"]["flashinfer"], found["stack"]["flash_mla"]
+    stand_ins = [row["stand_in_share"] for row in own["rows"]]
     return {
+        "stand_ins": f"{min(stand_ins):.0%} to {max(stand_ins):.0%}",
+        "kernels": f"{max(row['kernels'] for row in own['rows']) // 3}",
         "copy": f"{found['ceilings']['copy_nbytes_per_second'] / 1e12:.2f} TB/s",
         "matrix": f"{found['ceilings']['matrix_flops'] / 1e12:.0f} TFLOP/s",
         "errors": ", ".join(f"{name} {error:.4f}" for name, error in found["one_layer"]["errors"].items()),
