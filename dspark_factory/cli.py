@@ -11,10 +11,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,9 +24,13 @@ from dspark_factory.config.help import help_text
 from dspark_factory.config.load import explain_all, register_schemas, to_config
 from dspark_factory.config.prompt_override import quote_prompts
 from dspark_factory.config.schema import OutputFormat
-from dspark_factory.errors import ConfigError, DsparkError, PluginError
+from dspark_factory.errors import ConfigError, DsparkError, JobFailed, PluginError
+from dspark_factory.launching.process import ProcessLauncher
 from dspark_factory.reporting.console import output_console
+from dspark_factory.reporting.sweep_summary import summarize
+from dspark_factory.reporting.sweep_table import print_sweep
 from dspark_factory.results import Record, RecordBuilder, Status, record_text, write_record
+from dspark_factory.results.objective import objective
 from dspark_factory.tasks import load_task
 
 logger = logging.getLogger(__name__)
@@ -35,18 +41,12 @@ SWEEP_OVERRIDE = re.compile(r"\+?sweep=|hydra\.mode=MULTIRUN")
 """Overrides that make a multirun without ``-m``."""
 
 
-class JobFailed(DsparkError):
-    """A job of a multirun failed; its reasons are printed already."""
-
-    def __init__(self, status: int) -> None:
-        self.status = status
-        super().__init__(status)
-
-
 def main() -> int:
     """Run the command line; returns the exit status."""
     try:
         register_schemas()
+        # Hydra's own search for launchers misses them in some editable installs.
+        Plugins.instance().register(import_module("hydra_plugins.dspark_process").ProcessLauncher)
     except PluginError as error:
         print_reasons([str(error)])
         return REFUSED
@@ -62,7 +62,7 @@ def main() -> int:
         with _errors_reach_us():
             application()
     except JobFailed as failed:
-        return failed.status
+        return max(failed.status, report_sweeps()) if failed.status != REFUSED else report_sweeps() or REFUSED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -72,11 +72,26 @@ def main() -> int:
         if os.environ.get(FULL_ERROR) == "1":
             raise
         return REFUSED
-    return 0
+    return report_sweeps()
 
 
-def run_job(composed: DictConfig) -> None:
+def report_sweeps() -> int:
+    """Print what the sweeps of this command found; 1 when a job did not end well or a knob had no effect."""
+    status = 0
+    for folder in ProcessLauncher.folders:
+        summary = summarize(folder)
+        print_sweep(summary, output_console())
+        print(f"for this report as a page and tables: dspark-report {folder}")
+        if summary.problems:
+            status = BROKEN
+    return status
+
+
+def run_job(composed: DictConfig) -> float | None:
     """One job: check the configuration, run its task, write its record.
+
+    Returns:
+        What a search maximises, see :func:`~dspark_factory.results.objective.objective`.
 
     Raises:
         JobFailed: in a multirun, after the reasons were printed; the other jobs go on.
@@ -88,6 +103,8 @@ def run_job(composed: DictConfig) -> None:
     folder = Path(job.runtime.output_dir)
     record = RecordBuilder(str(job.runtime.choices.get("task")), requested=list(job.overrides.task))
     status = 0
+    if job.mode is RunMode.MULTIRUN:  # whoever kills this job leaves a record that says so
+        _keep(record.finish(Status.RUNNING), folder, 0)
     try:
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
             finished, status = _attempt(composed, record, as_json=as_json)
@@ -99,6 +116,7 @@ def run_job(composed: DictConfig) -> None:
         _print_document(finished)
     if status:
         raise JobFailed(status) if job.mode is RunMode.MULTIRUN else SystemExit(status)
+    return objective(finished)
 
 
 def print_reasons(reasons: Sequence[str]) -> None:

@@ -85,3 +85,11 @@ class CheckpointError(DsparkError):
 
 class TaskError(DsparkError):
     """A task cannot run with this configuration."""
+
+
+class JobFailed(DsparkError):
+    """A job of a sweep failed; its reasons are told already."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        super().__init__(status)

@@ -56,7 +56,9 @@ def dspark(tmp_path: Path) -> Dspark:
     """Runs ``dspark`` with these arguments in a process of its own, in an empty folder."""
 
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        inherited = {name: value for name, value in os.environ.items() if name != "HYDRA_FULL_ERROR"}
+        # Test workers set the width of their own terminal.
+        dropped = ("HYDRA_FULL_ERROR", "COLUMNS")
+        inherited = {name: value for name, value in os.environ.items() if name not in dropped}
         return subprocess.run(
             [sys.executable, "-m", "dspark_factory", *arguments],
             cwd=tmp_path,

@@ -7,7 +7,7 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 
 from dspark_factory.config.model_shape import checkpoint_folder
-from dspark_factory.config.schema import BenchTask, Config, TrainTargetTask
+from dspark_factory.config.schema import BenchTask, Config, RecommendTask, TrainTargetTask
 
 
 def starting_folder() -> Path:
@@ -29,6 +29,9 @@ def anchor_paths(config: Config) -> None:
     task = config.task
     if isinstance(task, BenchTask) and task.plot is not None:
         task.plot = absolute(task.plot)
+    if isinstance(task, RecommendTask):
+        task.acceptance_log = absolute(task.acceptance_log)
+        task.cost_table = absolute(task.cost_table)
     if isinstance(task, TrainTargetTask):
         task.checkpoint_out = absolute(task.checkpoint_out)
         if task.text_folder is not None:

@@ -129,6 +129,36 @@ def _draft_tokens(config: Config, model: ModelSpec) -> Iterator[str]:
         )
 
 
+def _schedule(config: Config, model: ModelSpec) -> Iterator[str]:
+    spec = config.speculative
+    if not spec.schedule:
+        return
+    if any(len(pair) != 2 or pair[0] is None for pair in spec.schedule):
+        yield (
+            "speculative.schedule: write pairs of a batch size and a count or null, as in [[1,6],[8,4],[32,null]]"
+        )
+        return
+    sizes = [size for size, _ in spec.schedule]
+    counts = [count for _, count in spec.schedule if count is not None]
+    if sizes[0] != 1 or sizes != sorted(set(sizes), key=lambda size: size or 0):
+        yield f"speculative.schedule: batch sizes {sizes} must begin at 1 and rise"
+    for size, count in spec.schedule:
+        if count is not None and not MIN_DRAFT_TOKENS <= count <= MAX_DRAFT_TOKENS:
+            yield (
+                f"speculative.schedule: count {count} at {size} requests; write null or an integer from "
+                f"{MIN_DRAFT_TOKENS} to {MAX_DRAFT_TOKENS}, it counts the anchor and the drafts"
+            )
+    if spec.kind == "off" or spec.num_draft_tokens is None:
+        yield "speculative.schedule is set, but speculation is off; choose speculative=ngram, or leave it out"
+    elif not counts:
+        yield "speculative.schedule has no count but null; write speculative=off, or a count of at least 2"
+    elif spec.num_draft_tokens != max(counts):
+        yield (
+            f"speculative.num_draft_tokens={spec.num_draft_tokens} is not the largest count of speculative.schedule, "
+            f"{max(counts)}; set one of them only"
+        )
+
+
 def _block_size(config: Config, model: ModelSpec) -> Iterator[str]:
     spec = config.speculative
     if spec.block_size is None or spec.block_size < 1 or spec.num_draft_tokens is None:
@@ -240,6 +270,6 @@ def _device(config: Config, model: ModelSpec) -> Iterator[str]:
 
 
 RULES: tuple[Callable[[Config, ModelSpec], Iterator[str]], ...] = (
-    _kinds, _model, _draft_tokens, _block_size, _ngram, _ragged, _capture, _capacity, _buffers, _workload,
+    _kinds, _model, _draft_tokens, _block_size, _schedule, _ngram, _ragged, _capture, _capacity, _buffers, _workload,
     _training, _device,
 )  # fmt: skip

@@ -98,6 +98,32 @@ class BuildTask(TaskSpec):
 
 
 @dataclass(kw_only=True)
+class MeasureTask(TaskSpec):
+    """Decode speed at each batch size, over several rounds: what a sweep compares. Compares no outputs."""
+
+    kind: str = "measure"
+    repeats: int = _at_least(1, 5)
+    """Rounds that count; one more runs first, to warm up."""
+    requests: list[int] = field(default_factory=list)
+    """Batch sizes; empty is pipeline.capture_requests."""
+
+
+@dataclass(kw_only=True)
+class RecommendTask(TaskSpec):
+    """Recommend num_draft_tokens by batch size from an acceptance log and a table of step costs; runs no model."""
+
+    kind: str = "recommend"
+    acceptance_log: str = MISSING
+    """CSV or JSON lines with the accepted drafts of each request and verify step, without the bonus."""
+    cost_table: str = MISSING
+    """JSON or CSV with the milliseconds of a step by requests and num_draft_tokens."""
+    noise_limit: float = _at_least(0, 0.15, above=True)
+    """A count whose resampled speeds scatter more than this share of their median is left out."""
+    tie: float = _at_least(0, 0.01)
+    """Speeds closer than this share are equal, and the smaller count wins."""
+
+
+@dataclass(kw_only=True)
 class BenchTask(TaskSpec):
     """Decode speed beside the transformers library; without a checkpoint, attention beside other backends."""
 
@@ -237,6 +263,10 @@ class SpeculativeSpec:
     """Drafts per request and step; null means num_draft_tokens - 1."""
     draft_token_candidates: list[int] = field(default_factory=list)
     """Further values of num_draft_tokens to plan and capture for; buffers fit the largest."""
+    schedule: list[list[int | None]] = field(default_factory=list)
+    """num_draft_tokens by batch size, as pairs: [[1,6],[8,4],[32,null]] verifies 6 rows per request in batches of 1 to
+    7, 4 from 8 on, and decodes without drafts from 32 on; only graphs that it needs are captured. Empty uses
+    num_draft_tokens at every size."""
     verify_layout: VerifyLayout = VerifyLayout.uniform
     """uniform: num_draft_tokens rows per request; ragged: each request its own count, padded to a tier."""
     ragged_shares: list[float] = field(default_factory=lambda: [0.5])
@@ -340,11 +370,28 @@ class Config:
     output: OutputFormat = OutputFormat.text
 
 
+@dataclass(kw_only=True)
+class ProcessLauncherSpec:
+    """Hydra launcher that runs every job of a sweep in a process of its own: ``hydra/launcher=process``."""
+
+    _target_: str = "hydra_plugins.dspark_process.ProcessLauncher"
+    jobs_at_once: int = 1
+    """Processes at a time."""
+    gpus: list[int] = field(default_factory=list)
+    """Device numbers: each job sees one of them alone, and as many jobs run at a time. Empty leaves them alone."""
+    fail_fast: bool = False
+    """Start no further job after one that did not end well."""
+    resume: bool = True
+    """With hydra.sweep.dir of an earlier sweep: skip jobs that ended well there with the same configuration."""
+
+
 TASKS: dict[str, type[TaskSpec]] = {
     "generate": GenerateTask,
     "plan": PlanTask,
     "build": BuildTask,
+    "recommend": RecommendTask,
     "bench": BenchTask,
+    "measure": MeasureTask,
     "train_target": TrainTargetTask,
 }
 SPECULATIVE: dict[str, type[SpeculativeSpec]] = {

@@ -49,6 +49,9 @@ def register_schemas() -> None:
     for group, nodes in {"task": schema.TASKS, "speculative": schema.SPECULATIVE}.items():
         for name, node in nodes.items():
             store.store(group=f"schema/{group}", name=name, node=node)
+    store.store(
+        group="hydra/launcher", name="process", node=schema.ProcessLauncherSpec, provider="dspark_factory"
+    )
     _register_plugins(store)
     OmegaConf.register_new_resolver("dspark.num_draft_tokens", _num_draft_tokens, replace=True)
 
@@ -65,7 +68,11 @@ def _register_plugins(store: ConfigStore) -> None:
 
 
 def _num_draft_tokens(block_size: int | None, trained_block_size: int | None, *, _root_: Any) -> int:
-    """Default verify width: the given block size and the anchor, else the drafter's own, else six."""
+    """Default verify width: a schedule's largest, else the block size with the anchor, else the drafter's, else six."""
+    schedule = OmegaConf.select(_root_, "speculative.schedule", throw_on_missing=False)
+    scheduled = [pair[1] for pair in schedule or () if len(pair) == 2 and isinstance(pair[1], int)]
+    if scheduled and block_size is None:
+        return max(scheduled)
     drafts = block_size if block_size is not None else trained_block_size
     if drafts is None:
         drafts = _checkpoint_block_size(_root_)

@@ -29,14 +29,21 @@ class Generation:
         statistics: accept statistics of each prompt; without steps when speculation was off.
         prefill_seconds: time in extend steps.
         decode_seconds: time in decode and verify steps, drafting included.
-        steps: decode or verify steps.
+        draft_seconds: drafting, of each decode or verify step.
+        verify_seconds: each of those steps on the device, copies included.
     """
 
     outputs: list[list[int]]
     statistics: list[AcceptStatistics]
     prefill_seconds: float
     decode_seconds: float
-    steps: int
+    draft_seconds: list[float]
+    verify_seconds: list[float]
+
+    @property
+    def steps(self) -> int:
+        """Decode or verify steps."""
+        return len(self.verify_seconds)
 
     @property
     def tokens(self) -> int:
@@ -63,6 +70,7 @@ class Decoder:
     Args:
         assembly: prepared.
         speculative: draft and verify; otherwise one token per request and step.
+        most_requests: requests at a time; ``None`` is the request pool.
         on_progress: told the number of tokens that each step produced.
     """
 
@@ -71,14 +79,16 @@ class Decoder:
         assembly: Assembly,
         *,
         speculative: bool,
+        most_requests: int | None = None,
         on_progress: Callable[[int], None] = lambda tokens: None,
     ) -> None:
         self._assembly, self._dims = assembly, assembly.dims
         self._workload = assembly.config.workload
         self._speculative = speculative and assembly.dims.speculation
         self._on_progress = on_progress
+        self._most_requests = most_requests or assembly.dims.max_requests
         self._prefill_seconds = self._decode_seconds = 0.0
-        self._steps = 0
+        self._draft_seconds, self._verify_seconds = list[float](), list[float]()
 
     def generate(self, prompts: Sequence[Sequence[int]], *, end_token: int | None = None) -> Generation:
         """Decode ``workload.max_new_tokens`` tokens of every prompt.
@@ -107,7 +117,8 @@ class Decoder:
             statistics=[request.statistics for request in requests],
             prefill_seconds=self._prefill_seconds,
             decode_seconds=self._decode_seconds,
-            steps=self._steps,
+            draft_seconds=self._draft_seconds,
+            verify_seconds=self._verify_seconds,
         )
 
     def _request(self, index: int, prompt: list[int], end_token: int | None) -> Request:
@@ -147,7 +158,7 @@ class Decoder:
         """Let requests join while there is a slot and room for their full length."""
         pages = self._assembly.pages
         reserved = sum(self._pages_to_come(request) for request in active)
-        while waiting and pages.free_slots:
+        while waiting and pages.free_slots and len(active) < self._most_requests:
             needed = self._pages_to_come(waiting[0])
             if active and reserved + needed > pages.free_pages:
                 return
@@ -181,24 +192,30 @@ class Decoder:
 
     def _decode(self, requests: list[Request]) -> None:
         """One step of all active requests: verify with drafts, or plain decode."""
-        rows = [[request.anchor, *self._drafts(request)] for request in requests]
-        mode = Mode.TARGET_VERIFY if self._speculative else Mode.DECODE
-        result = self._assembly.replay(self._batch(mode, requests, rows))
-        self._steps += 1
+        started = time.perf_counter()
+        width = self._dims.verify_width(len(requests)) if self._speculative else None
+        rows = [[request.anchor, *self._drafts(request, (width or 1) - 1)] for request in requests]
+        drafted = time.perf_counter()
+        mode = Mode.DECODE if width is None else Mode.TARGET_VERIFY
+        result = self._assembly.replay(self._batch(mode, requests, rows, width))
+        self._draft_seconds.append(drafted - started)
+        self._verify_seconds.append(time.perf_counter() - drafted)
         for request, own, tokens in zip(requests, rows, result.tokens, strict=True):
             request.prefix_len += len(tokens)
             if self._speculative:
                 request.statistics.add(drafts=len(own) - 1, accept_len=len(tokens))
             self._on_progress(len(request.commit(tokens)))
 
-    def _drafts(self, request: Request) -> list[int]:
+    def _drafts(self, request: Request, most: int) -> list[int]:
         """Proposals, never more than the output or the context still takes."""
-        if request.drafter is None or self._dims.block_size is None:
+        if request.drafter is None:
             return []
         room = self._dims.context_length - request.prefix_len - 1
-        return request.drafter.propose(min(self._dims.block_size, request.remaining - 1, room))
+        return request.drafter.propose(min(most, request.remaining - 1, room))
 
-    def _batch(self, mode: Mode, requests: list[Request], rows: list[list[int]]) -> StepBatch:
+    def _batch(
+        self, mode: Mode, requests: list[Request], rows: list[list[int]], width: int | None = None
+    ) -> StepBatch:
         pages = self._assembly.pages
         updates = [
             update
@@ -213,6 +230,7 @@ class Decoder:
             prefix_lens=[request.prefix_len for request in requests],
             token_ids=rows,
             page_updates=updates,
+            width=width,
             temperatures=[self._workload.temperature] * len(requests) if sampling else (),
             uniforms=[
                 request.random.random(self._dims.max_width).tolist()

@@ -41,6 +41,7 @@ class Dims:
     # speculation
     num_draft_tokens: int | None
     verify_widths: tuple[int, ...]
+    schedule: tuple[tuple[int, int | None], ...] = ()
     ragged: bool
     ragged_shares: tuple[float, ...]
     # capacity
@@ -89,6 +90,14 @@ class Dims:
     def max_step_requests(self) -> int:
         """Most requests of any step, extend included."""
         return max(self.max_batch_requests, self.extend_requests)
+
+    def verify_width(self, requests: int) -> int | None:
+        """Rows per request that a batch of this size verifies; ``None`` where it decodes without drafts."""
+        width = self.num_draft_tokens
+        for first, scheduled in self.schedule:
+            if first <= requests:
+                width = scheduled
+        return width
 
     @property
     def request_slots(self) -> int:

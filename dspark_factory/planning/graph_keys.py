@@ -81,12 +81,18 @@ def captured_keys(dims: Dims) -> tuple[GraphKey, ...]:
     """Every graph to capture, largest first.
 
     Decode graphs exist always (a request without room for a draft decodes), verify graphs for every declared
-    draft-token candidate.
+    draft-token candidate, or, with a schedule, for the widths that batches of that graph's size use.
     """
     keys: list[GraphKey] = []
+    below = 0
     for requests in dims.capture_requests:
         keys.append(uniform_key(Mode.DECODE, requests=requests, width=1))
-        for width in dims.verify_widths:
+        widths = dims.verify_widths
+        if dims.schedule:
+            # Batches from the next smaller graph's size on run on this one.
+            widths = {dims.verify_width(size) for size in range(below + 1, requests + 1)} - {None}
+        below = requests
+        for width in sorted(width for width in widths if width is not None):
             keys.append(uniform_key(Mode.TARGET_VERIFY, requests=requests, width=width))
             if dims.ragged:
                 keys += [

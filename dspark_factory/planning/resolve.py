@@ -25,7 +25,9 @@ def resolve_dims(config: Config) -> Dims:
     model = resolve_model(config.model)
     pipeline, device, spec = config.pipeline, config.device, config.speculative
     on = speculation_gate(config, model).enabled
-    widths = {spec.num_draft_tokens, *spec.draft_token_candidates} if on else set()
+    schedule = tuple((first or 1, count) for first, count in spec.schedule) if on else ()
+    planned = dict(schedule).values() if schedule else (spec.num_draft_tokens,)
+    widths = {*planned, *spec.draft_token_candidates} if on else set()
     pool_tokens = pipeline.kv_pool_tokens or pipeline.max_requests * pipeline.context_length
     pages_per_request = -(-pipeline.context_length // pipeline.page_tokens)
     full = pipeline.max_requests * pages_per_request
@@ -46,6 +48,7 @@ def resolve_dims(config: Config) -> Dims:
         index_topk=_known(model.index_topk),
         num_draft_tokens=spec.num_draft_tokens if on else None,
         verify_widths=tuple(sorted(width for width in widths if width is not None)),
+        schedule=schedule,
         ragged=on and spec.verify_layout is VerifyLayout.ragged,
         ragged_shares=tuple(spec.ragged_shares),
         max_requests=pipeline.max_requests,

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dspark_factory.results.environment import environment
+from dspark_factory.results.fingerprint import fingerprint
 from dspark_factory.results.record import (
     SCHEMA_VERSION,
     BufferRecord,
@@ -50,6 +51,7 @@ class RecordBuilder:
         self.device_name: str | None = None
         self._requested = list(requested)
         self._full: dict[str, Any] | None = None
+        self._fingerprint: str | None = None
         self._stages: list[StageRecord] = []
         self._buffers: tuple[BufferRecord, ...] = ()
         self._nbytes: int | None = None
@@ -62,6 +64,7 @@ class RecordBuilder:
         """Keep the whole configuration; the command line calls this before the task runs."""
         self.task = config.task.kind
         self._full = plain(asdict(config))
+        self._fingerprint = fingerprint(config)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -109,7 +112,7 @@ class RecordBuilder:
             task=self.task,
             status=status,
             failure=failure,
-            config={"requested": self._requested, "full": self._full},
+            config={"requested": self._requested, "full": self._full, "fingerprint": self._fingerprint},
             effective=plain(self.effective),
             environment=known,
             started_at=self._started_at.isoformat(timespec="milliseconds"),

@@ -22,6 +22,10 @@ class Status(Enum):
     """It ran and broke; ``failure`` says how."""
     REFUSED = "refused"
     """Its configuration cannot be used; ``failure`` holds the reasons."""
+    RUNNING = "running"
+    """It began, and has not said how it ended: it runs still, or was killed."""
+    KILLED = "killed"
+    """Its process ended without a word; ``failure`` names the signal or exit status."""
 
 
 class RecordError(DsparkError):
@@ -64,9 +68,10 @@ class Record:
     Attributes:
         schema_version: version of these keys.
         task: registered name of the task.
-        status: ``ok``, ``failed`` or ``refused``.
+        status: how it ended.
         failure: what went wrong, one reason per line; ``None`` when nothing did.
-        config: ``requested``, the overrides as given, and ``full``, the whole configuration.
+        config: ``requested``, the overrides as given, ``full``, the whole configuration, and ``fingerprint``, equal for
+            jobs that would measure the same.
         effective: values that the configuration resolved to.
         environment: versions, platform, CPU count and, where a task set it, the device.
         started_at: UTC, ISO 8601.

@@ -28,7 +28,8 @@ def write_record(record: Record, folder: Path | str) -> Path:
     temporary = path.with_name(f".{RECORD_NAME}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(record_text(record), encoding="utf-8")
+        # Command lines and failures may hold bytes that were no text; the record must not be lost over them.
+        temporary.write_text(record_text(record), encoding="utf-8", errors="backslashreplace")
         os.replace(temporary, path)
     except OSError as error:
         with suppress(OSError):  # the first error is the one to tell

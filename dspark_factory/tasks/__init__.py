@@ -17,6 +17,8 @@ TASKS: dict[str, str] = {
     "generate": "dspark_factory.tasks.generate:run",
     "plan": "dspark_factory.tasks.plan:run",
     "build": "dspark_factory.tasks.build:run",
+    "measure": "dspark_factory.tasks.measure:run",
+    "recommend": "dspark_factory.tasks.recommend:run",
     "bench": "dspark_factory.tasks.bench:run",
     "train_target": "dspark_factory.tasks.train_target:run",
 }

@@ -32,11 +32,12 @@ OPTIONS = options()
 def needed(tmp_path: Path, *chosen: str) -> list[str]:
     """Overrides, with the values that some options cannot do without."""
     extra = {
-        "model=checkpoint": f"model.checkpoint={SHIPPED}",
-        "task=train_target": f"task.checkpoint_out={tmp_path}/new",
-        "pipeline=server": "model=v4_flash",
+        "model=checkpoint": [f"model.checkpoint={SHIPPED}"],
+        "task=train_target": [f"task.checkpoint_out={tmp_path}/new"],
+        "task=recommend": ["task.acceptance_log=log.csv", "task.cost_table=costs.csv"],
+        "pipeline=server": ["model=v4_flash"],
     }
-    return [*chosen, *(value for option, value in extra.items() if option in chosen)]
+    return [*chosen, *(value for option, values in extra.items() if option in chosen for value in values)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGED = ("dspark_factory", "conf", "pyproject.toml", "README.md", "LICENSE")
+PACKAGED = ("dspark_factory", "hydra_plugins", "conf", "pyproject.toml", "README.md", "LICENSE")
 
 pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="needs the source tree")
 
@@ -85,7 +85,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_package_list_equals_the_tree() -> None:
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {path.parent for path in (ROOT / "dspark_factory").rglob("*.py")}
+    folders = {
+        path.parent for name in ("dspark_factory", "hydra_plugins") for path in (ROOT / name).rglob("*.py")
+    }
     found = {".".join(folder.relative_to(ROOT).parts) for folder in folders} | {"dspark_factory.conf"}
     assert sorted(stated) == sorted(found)
     assert stated == sorted(stated)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dspark_factory.speculative.statistics import AcceptStatistics
+from dspark_factory.speculative.statistics import AcceptStatistics, accept_length_interval
 
 
 def counted(steps: list[tuple[int, int]]) -> AcceptStatistics:
@@ -53,3 +53,38 @@ def test_nothing_counted_has_no_rate():
     assert empty.accept_length is None
     assert empty.acceptance_rate is None
     assert counted([(0, 0)]).acceptance_rate is None
+
+
+def test_conditional_acceptance_divides_by_drafts_that_were_reached():
+    """Field report 64: accepted prefixes 3, 0 and 1 of three drafts, and 1 of a step that offered one."""
+    statistics = AcceptStatistics()
+    for drafts, accepted in ((3, 3), (3, 0), (3, 1), (1, 1)):
+        statistics.add(drafts=drafts, accept_len=accepted + 1)
+    assert statistics.offered == [4, 3, 3]
+    assert statistics.reached == [4, 2, 1]
+    assert statistics.accepted == [3, 1, 1]
+    assert statistics.conditional_acceptance == [3 / 4, 1 / 2, 1.0]
+
+
+def test_the_interval_holds_the_accept_length_and_narrows_with_more_requests():
+    def requests(count: int) -> list[AcceptStatistics]:
+        found = []
+        for index in range(count):
+            item = AcceptStatistics()
+            for step in range(20):
+                item.add(drafts=5, accept_len=1 + (index + step * 7) % 6)
+            found.append(item)
+        return found
+
+    widths = []
+    for count in (3, 48):
+        items = requests(count)
+        total = AcceptStatistics()
+        for item in items:
+            total.merge(item)
+        interval = accept_length_interval(items)
+        assert interval is not None
+        assert interval[0] <= total.accept_length <= interval[1]
+        widths.append(interval[1] - interval[0])
+    assert widths[1] < widths[0]
+    assert accept_length_interval(requests(1)) is None

@@ -1,0 +1,1 @@
+"""Running the jobs of a sweep, each in a process of its own."""

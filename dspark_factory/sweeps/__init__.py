@@ -1,0 +1,1 @@
+"""What the records of a sweep say together: rows, knobs without effect, and a recommendation."""
