@@ -81,7 +81,7 @@ def _compare(parsed: argparse.Namespace) -> int:
     for label, folder in zip("AB", parsed.compare, strict=True):
         summary = _summary(folder, parsed)
         candidates, reasons = candidates_of(summary.rows)
-        reasons += [f"job {item.job} (unreadable): {item.reason}" for item in summary.unreadable]
+        reasons += map(str, summary.unreadable)
         left_out += [f"{label}, {reason}" for reason in [*reasons, *several_jobs(candidates)]]
         found.append(candidates)
         problems = problems or bool(summary.problems)

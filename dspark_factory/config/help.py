@@ -16,10 +16,11 @@ Decode, plan, build or benchmark, all from one composed configuration:
   dspark task=plan model=v4_flash speculative=dspark   every buffer and its bytes; no torch, no memory
   dspark task=build output=json                        build, warm up, capture, replay once
   dspark task=bench task.repeats=5                     beside the transformers library
-  dspark -m speculative.num_draft_tokens=2,4,8         one run each
+  dspark -m +sweep=draft_tokens                        how many draft tokens pay at which batch size
+  dspark -m hydra/launcher=process task=measure speculative.num_draft_tokens=2,4,8
 
 Choose a file of a group with group=name (buffers takes a list: buffers=[default,name]), set an option with
-group.option=value. num_draft_tokens counts the anchor too, so it is at least 2.
+group.option=value, add a preset with +sweep=name. num_draft_tokens counts the anchor too, so it is at least 2.
 
 Groups:
 
@@ -27,6 +28,7 @@ Groups:
 
 Options and values of what you compose:   dspark --cfg job          of one group:  dspark --cfg job -p pipeline
 What every option means:                  docs/configuration.md
+Sweeps, step by step:                     docs/how-to-sweep.md          their reports:  dspark-report --help
 Plugins:                                  dspark-plugins --help
 Flags of Hydra, on which this is built:   dspark --hydra-help
 Tab completion:                           eval "$(dspark -sc install=bash)"

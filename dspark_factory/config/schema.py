@@ -106,6 +106,9 @@ class MeasureTask(TaskSpec):
     """Rounds that count; one more runs first, to warm up."""
     requests: list[int] = field(default_factory=list)
     """Batch sizes; empty is pipeline.capture_requests."""
+    baseline: bool = True
+    """Decode without speculation too, right after each measurement: jobs are compared by their ratio
+    to it, so that a machine that slows down between jobs decides nothing."""
 
 
 @dataclass(kw_only=True)

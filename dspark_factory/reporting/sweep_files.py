@@ -54,6 +54,7 @@ def columns_of(rows: Sequence[SweepRow]) -> list[Column]:
         Column("speculation", TRUTH, _speculation),
         Column("num_draft_tokens", INTEGER, lambda row: row.num_draft_tokens),
         *_spread("tokens_per_second"),
+        *_spread("baseline_tokens_per_second"),
         Column("accept_length", DECIMAL, lambda row: row.accept_length),
         Column("accept_length_low", DECIMAL, lambda row: (row.accept_length_interval or (None, None))[0]),
         Column("accept_length_high", DECIMAL, lambda row: (row.accept_length_interval or (None, None))[1]),

@@ -72,7 +72,7 @@ class SweepSummary:
     def problems(self) -> dict[str, str]:
         """Job → why it does not count, jobs in their order."""
         found = {row.job: text for row in self.rows if (text := problem(row))}
-        return found | {item.job: f"unreadable: {item.reason}" for item in self.unreadable}
+        return found | {item.job: f"{item.state}: {item.reason}" for item in self.unreadable}
 
 
 def summarize(folder: Path | str, *, noise_limit: float = NOISE_LIMIT, tie: float = TIE) -> SweepSummary:
@@ -84,7 +84,7 @@ def summarize(folder: Path | str, *, noise_limit: float = NOISE_LIMIT, tie: floa
     root = Path(folder)
     rows, unreadable = read_rows(root)
     candidates, left_out = candidates_of(rows)
-    left_out += [f"job {item.job} (unreadable): {item.reason}" for item in unreadable]
+    left_out += map(str, unreadable)
     recommendation, refusal = None, None
     try:
         recommendation = recommend(candidates, left_out, noise_limit=noise_limit, tie=tie)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from statistics import median
 
 from dspark_factory.errors import DsparkError
 from dspark_factory.sweeps.rows import SweepRow
@@ -80,8 +81,12 @@ class Recommendation:
 
 
 def candidates_of(rows: Sequence[SweepRow]) -> tuple[list[Candidate], list[str]]:
-    """Measured candidates, and a sentence for every row that is none."""
-    found, left_out = [], []
+    """Measured candidates, and a sentence for every row that is none.
+
+    A job that also decoded without speculation counts by its ratio to that, round by round, times the median of all
+    such baselines at that batch size: what a machine did between two jobs drops out.
+    """
+    usable, left_out = [], []
     for row in rows:
         if row.status.value != "ok":
             first = (row.failure or "it did not say why").splitlines()[0]
@@ -89,15 +94,40 @@ def candidates_of(rows: Sequence[SweepRow]) -> tuple[list[Candidate], list[str]]
         elif row.without_effect:
             left_out.append(f"job {row.job}: {row.without_effect[0]}")
         elif row.requests is not None and row.tokens_per_second is not None:
-            found.append(
-                Candidate(
-                    requests=row.requests,
-                    num_draft_tokens=row.num_draft_tokens,
-                    tokens_per_second=row.tokens_per_second,
-                    source=f"job {row.job}",
-                )
+            usable.append(row)
+    found = []
+    for row in usable:
+        assert row.requests is not None
+        speed = _against_its_baseline(row, usable)
+        source = f"job {row.job}"
+        found.append(
+            Candidate(
+                requests=row.requests,
+                num_draft_tokens=row.num_draft_tokens,
+                tokens_per_second=speed,
+                source=source,
             )
+        )
     return found, list(dict.fromkeys(left_out))
+
+
+def _against_its_baseline(row: SweepRow, rows: Sequence[SweepRow]) -> Spread:
+    assert row.tokens_per_second is not None
+    baselines = [
+        item.baseline_tokens_per_second.median
+        for item in rows
+        if item.requests == row.requests and item.baseline_tokens_per_second is not None
+    ]
+    if not baselines:
+        return row.tokens_per_second
+    usual = median(baselines)
+    if row.num_draft_tokens is None:
+        return Spread((usual,))  # the baseline itself
+    own = row.baseline_tokens_per_second
+    if own is None or len(own.values) != len(row.tokens_per_second.values):
+        return row.tokens_per_second
+    pairs = zip(row.tokens_per_second.values, own.values, strict=True)
+    return Spread(tuple(usual * fast / slow for fast, slow in pairs))
 
 
 def recommend(

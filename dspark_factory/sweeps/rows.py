@@ -28,6 +28,7 @@ class SweepRow:
         requests: batch size, in requests.
         num_draft_tokens: rows verified per request and step, the anchor included; ``None`` without speculation.
         tokens_per_second: of each round.
+        baseline_tokens_per_second: of the same rounds without speculation, in the same job.
         accept_length: committed tokens per step and request, bonus included.
         accept_length_interval: its 95 % confidence interval over requests.
         conditional_acceptance: of each draft position, given that those before it were accepted.
@@ -49,6 +50,7 @@ class SweepRow:
     requests: int | None = None
     num_draft_tokens: int | None = None
     tokens_per_second: Spread | None = None
+    baseline_tokens_per_second: Spread | None = None
     accept_length: float | None = None
     accept_length_interval: tuple[float, float] | None = None
     conditional_acceptance: tuple[float | None, ...] = ()
@@ -67,10 +69,20 @@ class SweepRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A job folder whose record cannot be used, and why."""
+    """A job without a record that can be used, and why.
+
+    Attributes:
+        job: its folder, relative to the sweep's.
+        reason: one line.
+        state: ``unreadable`` or ``never started``.
+    """
 
     job: str
     reason: str
+    state: str = "unreadable"
+
+    def __str__(self) -> str:
+        return f"job {self.job} ({self.state}): {self.reason}"
 
 
 def read_rows(folder: Path | str) -> tuple[list[SweepRow], list[Unreadable]]:
@@ -95,7 +107,9 @@ def read_rows(folder: Path | str) -> tuple[list[SweepRow], list[Unreadable]]:
             unreadable.append(Unreadable(job=job, reason=f"{path} holds values of the wrong type: {error}"))
     seen = {str(path.parent.relative_to(root)) for path in paths}
     unreadable += [
-        Unreadable(job=job, reason="it was never started") for job in listed_jobs(root) if job not in seen
+        Unreadable(job=job, reason="the sweep ended before it", state="never started")
+        for job in listed_jobs(root)
+        if job not in seen
     ]
     return rows, unreadable
 
@@ -140,6 +154,7 @@ def _batch(measured: dict[str, Any]) -> dict[str, Any]:
         "requests": measured.get("requests"),
         "num_draft_tokens": measured.get("num_draft_tokens"),
         "tokens_per_second": Spread.of(measured.get("tokens_per_second")),
+        "baseline_tokens_per_second": Spread.of(measured.get("baseline_tokens_per_second")),
         "accept_length": measured.get("accept_length"),
         "accept_length_interval": tuple(interval) if interval else None,
         "conditional_acceptance": tuple(measured.get("conditional_acceptance") or ()),

@@ -31,29 +31,35 @@ def run(config: Config, record: RecordBuilder, console: Console) -> None:
     with prepared(config, record) as assembly:
         sizes = task.requests or list(assembly.dims.capture_requests)
         _require_room(sizes, assembly)
-        rounds: dict[int, list[Generation]] = {size: [] for size in sizes}
-        tokens = sum(len(_texts(prompts, size)) for size in sizes) * config.workload.max_new_tokens
+        ways = (True, False) if task.baseline and assembly.dims.speculation else (True,)
+        rounds: dict[tuple[int, bool], list[Generation]] = {(size, way): [] for size in sizes for way in ways}
+        tokens = sum(len(_texts(prompts, size)) for size, _ in rounds) * config.workload.max_new_tokens
         with progress("measuring", (task.repeats + 1) * tokens, "tokens") as advance:
             for index in range(task.repeats + 1):
-                for size in sizes:
-                    decoder = Decoder(assembly, speculative=True, most_requests=size, on_progress=advance)
+                for (size, way), generations in rounds.items():
+                    decoder = Decoder(assembly, speculative=way, most_requests=size, on_progress=advance)
                     generation = decoder.generate(_texts(prompts, size))
                     if index:
-                        rounds[size].append(generation)
-        batches = [measured(assembly, size, generations) for size, generations in rounds.items()]
+                        generations.append(generation)
+        batches = [
+            measured(assembly, size, rounds[size, True], rounds.get((size, False), [])) for size in sizes
+        ]
         record.measurements["batches"] = batches
         record.measurements["uncaptured_batches"] = assembly.pipeline.uncaptured_batches
-    _record_totals(record, rounds, batches)
+    _record_totals(record, [item for size in sizes for item in rounds[size, True]], batches)
     _print(batches, console)
 
 
-def measured(assembly: Assembly, requests: int, rounds: list[Generation]) -> dict[str, Any]:
+def measured(
+    assembly: Assembly, requests: int, rounds: list[Generation], baseline: list[Generation]
+) -> dict[str, Any]:
     """What a record keeps of one batch size.
 
     Args:
         assembly: that decoded.
         requests: batch size.
         rounds: at least one.
+        baseline: the same rounds without speculation, where they were run.
     """
     statistics = AcceptStatistics()
     for generation in rounds:
@@ -66,6 +72,7 @@ def measured(assembly: Assembly, requests: int, rounds: list[Generation]) -> dic
         "requests": requests,
         "num_draft_tokens": assembly.dims.verify_width(requests) if assembly.dims.speculation else None,
         "tokens_per_second": [generation.tokens_per_second for generation in rounds],
+        "baseline_tokens_per_second": [generation.tokens_per_second for generation in baseline],
         "tokens": rounds[0].tokens,
         "steps": rounds[0].steps,
         "drafts_offered": sum(statistics.offered),
@@ -94,16 +101,13 @@ def _require_room(sizes: list[int], assembly: Assembly) -> None:
         )
 
 
-def _record_totals(
-    record: RecordBuilder, rounds: dict[int, list[Generation]], batches: list[dict[str, Any]]
-) -> None:
+def _record_totals(record: RecordBuilder, rounds: list[Generation], batches: list[dict[str, Any]]) -> None:
     record.tokens_per_second = {
         f"{batch['requests']} requests": median(batch["tokens_per_second"]) for batch in batches
     }
     total = AcceptStatistics()
-    for generations in rounds.values():
-        for generation in generations:
-            total.merge(generation.total_statistics)
+    for generation in rounds:
+        total.merge(generation.total_statistics)
     record.accept_length = total.accept_length
 
 

@@ -98,7 +98,7 @@ def test_fail_fast_starts_no_further_job_and_the_report_names_those(tmp_path):
     assert statuses(tmp_path / "sweep") == {"0": "refused"}
     assert "2 jobs are not started" in ran.stderr
     _, unreadable = read_rows(tmp_path / "sweep")
-    assert [item.job for item in unreadable] == ["1", "2"]
+    assert [(item.job, item.state) for item in unreadable] == [("1", "never started"), ("2", "never started")]
 
 
 def test_a_knob_without_effect_marks_its_row_and_fails_the_sweep(tmp_path):
@@ -177,13 +177,10 @@ def test_a_search_maximises_what_jobs_return(tmp_path):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     ran = dspark(
         "-m", "+sweep=search", "hydra.sweep.dir=sweep", "hydra.sweeper.n_trials=2", "task.repeats=1",
-        "task.requests=[1]", "workload.max_new_tokens=16", "workload.prompt=import os import os import os", "speculative.min_match=1",
-        "pipeline.capture_requests=[1]", "pipeline.context_length=256", cwd=tmp_path,
+        "task.requests=[1]", "workload.max_new_tokens=16", "workload.prompt=import os import os import os",
+        "speculative.min_match=1", "pipeline.capture_requests=[1]", "pipeline.context_length=256", cwd=tmp_path,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    assert (
-        "Best value" in (ran.stderr + ran.stdout) or (tmp_path / "sweep/optimization_results.yaml").exists()
-    )
     found = (tmp_path / "sweep/optimization_results.yaml").read_text()
     speeds = [
         row.tokens_per_second.median for row in read_rows(tmp_path / "sweep")[0] if row.tokens_per_second

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dspark_factory.sweeps.recommend import Candidate, NoRecommendation, recommend
+from dspark_factory.results import Status
+from dspark_factory.sweeps.recommend import Candidate, NoRecommendation, candidates_of, recommend
+from dspark_factory.sweeps.rows import SweepRow
 from dspark_factory.sweeps.spread import Spread
 
 
@@ -63,3 +65,35 @@ def test_nothing_measured_says_what_to_run() -> None:
         recommend([])
     with pytest.raises(NoRecommendation, match="job 3 failed"):
         recommend([], ["job 3 failed"])
+
+
+def row(job: str, count: int | None, speeds: tuple[float, ...], baseline: tuple[float, ...]) -> SweepRow:
+    return SweepRow(
+        job=job,
+        task="measure",
+        status=Status.OK,
+        failure=None,
+        without_effect=(),
+        overrides=(),
+        device=None,
+        requests=1,
+        num_draft_tokens=count,
+        tokens_per_second=Spread(speeds),
+        baseline_tokens_per_second=Spread(baseline) if baseline else None,
+    )
+
+
+def test_a_machine_that_slows_down_between_jobs_decides_nothing() -> None:
+    """Every job counts by its ratio to its own baseline: 6 gains 2.2 times, though it ran while all was slow."""
+    rows = [
+        row("0", None, (100.0, 101.0), ()),
+        row("1", 4, (200.0, 100.0), (100.0, 50.0)),
+        row("2", 6, (110.0, 112.2), (50.0, 51.0)),
+        row("3", 8, (140.0, 142.8), (100.0, 102.0)),
+    ]
+    candidates, left_out = candidates_of(rows)
+    assert not left_out
+    (choice,) = recommend(candidates).choices
+    assert choice.num_draft_tokens == 6
+    assert choice.gain == pytest.approx(2.2)
+    assert {item.num_draft_tokens: item.tokens_per_second.noise for item in candidates}[4] == 0
