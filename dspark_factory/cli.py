@@ -62,7 +62,7 @@ def main() -> int:
         with _errors_reach_us():
             application()
     except JobFailed as failed:
-        return max(failed.status, report_sweeps()) if failed.status != REFUSED else report_sweeps() or REFUSED
+        return report_sweeps() or failed.status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

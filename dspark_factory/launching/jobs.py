@@ -52,7 +52,7 @@ class Job:
             return False
         return record.status is Status.OK and record.config.get("fingerprint") == self._fingerprint()
 
-    def status(self) -> Record:
+    def record(self) -> Record:
         """Its record as it lies there.
 
         Raises:

@@ -99,7 +99,7 @@ class ProcessLauncher(Launcher):
                 while waiting and len(running) < self._at_once:
                     job = waiting.pop(0)
                     if self._resume and job.finished_before():
-                        finished[job.index] = job.status()
+                        finished[job.index] = job.record()
                         progress.skipped(job)
                     else:
                         progress.began(job)
@@ -154,7 +154,7 @@ class ProcessLauncher(Launcher):
 def _ended(item: Running) -> Record:
     """The record of a job whose process has ended."""
     try:
-        record = item.job.status()
+        record = item.job.record()
         if record.status is not Status.RUNNING:
             return record
     except RecordError:
