@@ -26,7 +26,7 @@ from dspark_factory.config.prompt_override import quote_prompts
 from dspark_factory.config.schema import OutputFormat
 from dspark_factory.errors import ConfigError, DsparkError, JobFailed, PluginError
 from dspark_factory.launching.process import ProcessLauncher
-from dspark_factory.reporting.console import output_console
+from dspark_factory.reporting.console import discard_output, output_console
 from dspark_factory.reporting.sweep_summary import summarize
 from dspark_factory.reporting.sweep_table import print_sweep
 from dspark_factory.results import Record, RecordBuilder, Status, record_text, write_record
@@ -158,8 +158,7 @@ def _print_document(finished: Record) -> None:
         sys.stdout.write(record_text(finished))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough; a second attempt at exit would print a warning.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
 
 
 def _composition_reasons(error: Exception) -> list[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from dspark_factory.planning.trial import answering_failure
 from dspark_factory.registry import backend_plugins, buffer_plugins, origin_of, plugin_failures
 from dspark_factory.registry.config_files import config_groups
 from dspark_factory.registry.registry import unknown_name
+from dspark_factory.reporting.console import discard_output
 
 DONE, CHECK_FAILED, REFUSED = 0, 1, 2
 OWN_DISTRIBUTION = "dspark-factory"
@@ -70,8 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return REFUSED
     except BrokenPipeError:
-        # The reader has seen enough; a second attempt at exit would print a warning.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return DONE
 
 

@@ -6,14 +6,13 @@ Exit status: 0 every job counts, 1 some do not, 2 refused with one ``error:`` li
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 
 from dspark_factory.errors import DsparkError
-from dspark_factory.reporting.console import output_console
+from dspark_factory.reporting.console import discard_output, output_console
 from dspark_factory.reporting.sweep_compare import compare, print_comparison, several_jobs
 from dspark_factory.reporting.sweep_files import write_csv, write_parquet
 from dspark_factory.reporting.sweep_page import sweep_page
@@ -58,8 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return REFUSED
     except BrokenPipeError:
-        # The reader has seen enough; a second attempt at exit would print a warning.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return DONE
 
 

@@ -11,6 +11,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
 from dspark_factory.config import schema
+from dspark_factory.config.launcher import ProcessLauncherSpec
 from dspark_factory.config.model_shape import checkpoint_folder, read_shape
 from dspark_factory.config.paths import anchored_checkpoint
 from dspark_factory.errors import ConfigError
@@ -49,9 +50,7 @@ def register_schemas() -> None:
     for group, nodes in {"task": schema.TASKS, "speculative": schema.SPECULATIVE}.items():
         for name, node in nodes.items():
             store.store(group=f"schema/{group}", name=name, node=node)
-    store.store(
-        group="hydra/launcher", name="process", node=schema.ProcessLauncherSpec, provider="dspark_factory"
-    )
+    store.store(group="hydra/launcher", name="process", node=ProcessLauncherSpec, provider="dspark_factory")
     _register_plugins(store)
     OmegaConf.register_new_resolver("dspark.num_draft_tokens", _num_draft_tokens, replace=True)
 

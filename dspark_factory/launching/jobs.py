@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -17,7 +13,6 @@ from dspark_factory.errors import ConfigError
 from dspark_factory.results import RecordBuilder, Status, read_record, write_record
 from dspark_factory.results.fingerprint import fingerprint
 from dspark_factory.results.record import Record, RecordError
-from dspark_factory.sweeps.manifest import MANIFEST_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +39,14 @@ class Job:
             or "defaults"
         )
 
-    def finished_before(self) -> bool:
-        """Whether its folder holds a record of the same configuration that ended well."""
+    def finished_before(self) -> Record | None:
+        """The record of the same configuration that lies in its folder, if that ended well."""
         try:
-            record = read_record(self.folder)
+            found = self.record()
         except RecordError:
-            return False
-        return record.status is Status.OK and record.config.get("fingerprint") == self._fingerprint()
+            return None
+        same = found.config.get("fingerprint") == self._fingerprint()
+        return found if same and found.status is Status.OK else None
 
     def record(self) -> Record:
         """Its record as it lies there.
@@ -64,7 +60,7 @@ class Job:
         """Write into its record that its process ended without a word."""
         failure = _how_it_died(exit_code)
         try:
-            record = replace(read_record(self.folder), status=Status.KILLED, failure=failure)
+            record = replace(self.record(), status=Status.KILLED, failure=failure)
         except RecordError:
             builder = RecordBuilder(
                 str(OmegaConf.select(self.composed, "task.kind")), requested=self.overrides
@@ -81,21 +77,6 @@ class Job:
             return fingerprint(to_config(own))
         except ConfigError:
             return None
-
-
-def write_manifest(folder: Path, jobs: Sequence[Job]) -> None:
-    """Write which jobs a sweep has, so that a report knows those that never began; adds to an earlier list."""
-    path = folder / MANIFEST_NAME
-    known: dict[str, Any] = {}
-    if path.exists():
-        known = {item["job"]: item for item in json.loads(path.read_text(encoding="utf-8"))["jobs"]}
-    for job in jobs:
-        name = os.path.relpath(job.folder, folder)
-        known[name] = {"job": name, "overrides": list(job.overrides)}
-    text = json.dumps({"jobs": list(known.values())}, indent=2) + "\n"
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def _how_it_died(exit_code: int) -> str:

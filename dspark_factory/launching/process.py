@@ -23,11 +23,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dspark_factory.errors import JobFailed
 from dspark_factory.launching.child import run_child
-from dspark_factory.launching.jobs import Job, write_manifest
+from dspark_factory.launching.jobs import Job
 from dspark_factory.launching.progress import SweepProgress
 from dspark_factory.results import Record, Status
 from dspark_factory.results.objective import objective
 from dspark_factory.results.record import RecordError
+from dspark_factory.sweeps.manifest import write_manifest
 
 
 @dataclass(kw_only=True)
@@ -74,7 +75,7 @@ class ProcessLauncher(Launcher):
             self._job(folder, initial_job_idx + index, list(overrides))
             for index, overrides in enumerate(job_overrides)
         ]
-        write_manifest(folder, jobs)
+        write_manifest(folder, {os.path.relpath(job.folder, folder): job.overrides for job in jobs})
         finished = self._run(jobs, folder)
         return [self._returned(job, finished.get(job.index)) for job in jobs]
 
@@ -98,8 +99,9 @@ class ProcessLauncher(Launcher):
             while waiting or running:
                 while waiting and len(running) < self._at_once:
                     job = waiting.pop(0)
-                    if self._resume and job.finished_before():
-                        finished[job.index] = job.record()
+                    before = job.finished_before() if self._resume else None
+                    if before is not None:
+                        finished[job.index] = before
                         progress.skipped(job)
                     else:
                         progress.began(job)

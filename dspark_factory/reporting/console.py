@@ -21,6 +21,11 @@ def output_console(*, silent: bool = False) -> Console:
     return Console(quiet=silent, width=width, highlight=False)
 
 
+def discard_output() -> None:
+    """Let go of stdout after its reader has, such as ``head``: a second attempt at exit would print a warning."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def readable_nbytes(nbytes: float) -> str:
     """Bytes with a binary prefix: ``134.9 MiB``."""
     size, prefix = float(nbytes), ""

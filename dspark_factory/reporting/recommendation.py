@@ -10,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dspark_factory.reporting.sweep_summary import count_text
-from dspark_factory.reporting.sweep_table import engine_flags
+from dspark_factory.reporting.sweep_table import option_lines
 from dspark_factory.reporting.tables import simple_table
-from dspark_factory.sweeps.flags import schedule_override
 from dspark_factory.sweeps.recommend import Recommendation
 
 
@@ -60,5 +59,4 @@ def _lines(recommendation: Recommendation, predicted: Mapping[str, Any]) -> Iter
     yield from (f"left out: {reason}" for reason in predicted["left_out"])
     yield from (f"note: {note}" for note in predicted["notes"])
     yield ""
-    yield f"decode by it: dspark {schedule_override(recommendation.schedule)}"
-    yield from (f"{label}: {flags}" for label, flags in engine_flags(recommendation))
+    yield from option_lines(recommendation)

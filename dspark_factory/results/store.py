@@ -25,17 +25,25 @@ def write_record(record: Record, folder: Path | str) -> Path:
         RecordError: the folder cannot be written to; the message names the path.
     """
     path = Path(folder) / RECORD_NAME
-    temporary = path.with_name(f".{RECORD_NAME}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Command lines and failures may hold bytes that were no text; the record must not be lost over them.
-        temporary.write_text(record_text(record), encoding="utf-8", errors="backslashreplace")
-        os.replace(temporary, path)
+        write_whole(path, record_text(record))
     except OSError as error:
-        with suppress(OSError):  # the first error is the one to tell
-            temporary.unlink(missing_ok=True)
         raise RecordError(f"cannot write the record {path}: {error.strerror or error}") from error
     return path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that readers see the old one or the whole new one; ``OSError`` leaves the old one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # Command lines and failures may hold bytes that were no text; the file must not be lost over them.
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):  # the first error is the one to tell
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_record(path: Path | str) -> Record:
