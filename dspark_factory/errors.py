@@ -87,6 +87,10 @@ class TaskError(DsparkError):
     """A task cannot run with this configuration."""
 
 
+class CalibrationError(DsparkError):
+    """Confidence temperatures cannot be fitted, judged or read; the message holds every reason."""
+
+
 class JobFailed(DsparkError):
     """A job of a sweep failed; its reasons are told already."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from math import isfinite
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from dspark_factory.reporting.console import discard_output, output_console
 from dspark_factory.reporting.sweep_compare import compare, print_comparison, several_jobs
 from dspark_factory.reporting.sweep_files import write_csv, write_parquet
 from dspark_factory.reporting.sweep_page import sweep_page
-from dspark_factory.reporting.sweep_plots import figures
+from dspark_factory.reporting.sweep_plots import TITLES, SweepFigure, figures, shown_of
 from dspark_factory.reporting.sweep_summary import MissingPackage, SweepSummary, first_line, summarize
 from dspark_factory.reporting.sweep_svg import standalone
 from dspark_factory.reporting.sweep_table import print_sweep
@@ -108,6 +108,9 @@ def _write_files(summary: SweepSummary, folder: Path, lines: list[str], *, parqu
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
         lines.append(f"wrote into {folder}: {', '.join(['report.csv', *texts])}")
+        removed = _remove_stale(folder, texts)
+        if removed:
+            lines.append(f"removed figures of an earlier report from {folder}: {', '.join(removed)}")
         if parquet:
             write_parquet(summary.rows, folder / "report.parquet")
             lines.append(f"wrote {folder / 'report.parquet'}")
@@ -117,17 +120,32 @@ def _write_files(summary: SweepSummary, folder: Path, lines: list[str], *, parqu
 
 def _texts(summary: SweepSummary, lines: list[str]) -> dict[str, str]:
     """File name → text of the figures and the page, without those whose package is missing."""
-    drawn: dict[str, str] = {}
+    drawn: dict[str, SweepFigure] = {}
     try:
         drawn = figures(summary.rows)
     except MissingPackage as error:
         lines.append(str(error))
-    texts = {f"report-{name}.svg": standalone(svg) for name, svg in drawn.items()}
+    shown = shown_of(drawn)
+    if shown:
+        lines.append(f"figures show {shown}; the table has every job and batch size")
+    texts = {_figure_file(name): standalone(figure.svg) for name, figure in drawn.items()}
     try:
         texts["report.html"] = sweep_page(summary, drawn)
     except MissingPackage as error:
         lines.append(str(error))
     return texts
+
+
+def _remove_stale(folder: Path, written: Container[str]) -> list[str]:
+    """Delete figures of an earlier report that this one does not have, as they would pass for its own."""
+    stale = [name for name in map(_figure_file, TITLES) if name not in written and (folder / name).is_file()]
+    for name in stale:
+        (folder / name).unlink(missing_ok=True)
+    return stale
+
+
+def _figure_file(name: str) -> str:
+    return f"report-{name}.svg"
 
 
 def _share(text: str) -> float:

@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 
 from dspark_factory.api import BackendPlugin, BufferPlugin
 from dspark_factory.config.composed import TARGET_KEY, first_line, refuse_target
+from dspark_factory.config.extras import missing_extra
 from dspark_factory.config.groups import Groups
 from dspark_factory.config.values import nearest_option, value_reason
 from dspark_factory.registry import plugin_of_group
@@ -166,6 +167,9 @@ def _composed(chosen: list[Override], compose: Compose, reasons: list[str]) -> D
 
 def _refused_choice(item: Override, error: Exception) -> str:
     line = str(item.input_line)
+    lacking = missing_extra(error, [line])
+    if lacking is not None:
+        return lacking
     if item.is_hydra_override():
         return f"{line}: {first_line(error)}"
     if item.is_add():

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from dspark_factory.config import schema
 from dspark_factory.config.composed import Problem, first_line, problems
 from dspark_factory.config.explain import explain
+from dspark_factory.config.extras import missing_extra
 from dspark_factory.config.paths import anchor_paths
 from dspark_factory.config.prompt_override import quote_prompts
 from dspark_factory.config.rules import check
@@ -96,6 +97,9 @@ def _refusals(
         return compose(config_name, overrides=lines)
 
     logger.debug("the configuration does not compose", exc_info=error)
+    lacking = missing_extra(error, overrides)
+    if lacking is not None:
+        return [lacking]  # without the package, its own options would be refused too
     other_name = None if config_name == CONFIG_NAME else config_name
     explained = explain(overrides, composition, sweeping=sweeping, config_name=other_name)
     reasons = list(explained.reasons)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dspark_factory.reporting.sweep_plots import TITLES
+from dspark_factory.reporting.sweep_plots import TITLES, SweepFigure, shown_of
 from dspark_factory.reporting.sweep_summary import (
     COLUMNS,
     MissingPackage,
@@ -18,12 +18,12 @@ from dspark_factory.reporting.sweep_table import choice_cells, engine_flags
 from dspark_factory.sweeps.flags import schedule_override
 
 
-def sweep_page(summary: SweepSummary, figures: Mapping[str, str]) -> str:
+def sweep_page(summary: SweepSummary, figures: Mapping[str, SweepFigure]) -> str:
     """The page as HTML; every value of a record is text on it, whatever it contains.
 
     Args:
         summary: of the sweep.
-        figures: name → SVG, as :func:`~dspark_factory.reporting.sweep_plots.figures` makes them.
+        figures: by name, as :func:`~dspark_factory.reporting.sweep_plots.figures` makes them.
 
     Raises:
         MissingPackage: jinja2 is not installed.
@@ -54,7 +54,8 @@ def sweep_page(summary: SweepSummary, figures: Mapping[str, str]) -> str:
         override=schedule_override(summary.recommendation.schedule) if summary.recommendation else "",
         flags=list(engine_flags(summary.recommendation)) if summary.recommendation else [],
         # The figures are made here and escape their texts themselves.
-        figures=[(TITLES[name], Markup(svg)) for name, svg in figures.items()],
+        figures=[(TITLES[name], Markup(figure.svg)) for name, figure in figures.items()],
+        shown=shown_of(figures),
         columns=[*COLUMNS, "overrides"],
         rows=list(_rows(summary)),
         environment=_environment(summary.environment),

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from statistics import median
 from typing import Any
 
+from dspark_factory.reporting.sweep_calibration_plot import calibration_left_out, fill_calibration
+from dspark_factory.reporting.sweep_left_out import (
+    LeftOut,
+    counts_left_out,
+    merged,
+    shown_text,
+    sizes_left_out,
+)
 from dspark_factory.reporting.sweep_lines import (
     count_axis,
     count_of,
@@ -28,36 +37,63 @@ TITLES = {
     "pareto": "Throughput by speed of a request; the front is joined and labelled by num_draft_tokens",
     "nbytes": "Planned bytes and graphs by draft tokens, largest job of each count",
     "conditional-acceptance": "Acceptance of a draft whose predecessors were accepted, median over batch sizes",
+    "calibration": "Observed by predicted survival at the first, middle and last draft position, before and after "
+    "temperature scaling, with the expected calibration error (ECE)",
 }
 """Name of each figure, and what it shows."""
 
+Fill = Callable[[Any, Sequence[SweepRow]], None]
+"""Draws rows on axes."""
 
-def figures(rows: Sequence[SweepRow]) -> dict[str, str]:
-    """Name → SVG of every figure that the rows have data for; rows that do not count are left out.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepFigure:
+    """One figure, and what it leaves out."""
+
+    svg: str
+    left_out: LeftOut
+
+
+def figures(rows: Sequence[SweepRow]) -> dict[str, SweepFigure]:
+    """Name → every figure that the rows have data for; rows that do not count are left out.
 
     Raises:
         MissingPackage: matplotlib is not installed.
     """
-    measured = fastest_rows([row for row in rows if row.usable and row.requests is not None])
     usable = [row for row in rows if row.usable]
-    parts = {
-        "tokens-per-second": ([row for row in measured if row.tokens_per_second], _tokens_per_second),
-        "accept-length": (
-            [row for row in measured if row.accept_length is not None and row.num_draft_tokens],
-            _accept_length,
-        ),
-        "pareto": ([row for row in measured if speed_of(row) and requests_of(row)], _pareto),
-        "nbytes": ([row for row in usable if row.nbytes_by_provider], fill_nbytes),
-        "conditional-acceptance": (
-            [row for row in measured if any(share is not None for share in row.conditional_acceptance)],
-            _conditional_acceptance,
-        ),
+    batches = [row for row in usable if row.requests is not None]
+    lengths = [row for row in batches if row.accept_length is not None and row.num_draft_tokens]
+    speeds = [row for row in batches if speed_of(row) and requests_of(row)]
+    shares = [row for row in batches if any(share is not None for share in row.conditional_acceptance)]
+    calibrated = [row for row in usable if row.calibration]
+    parts: dict[str, tuple[Sequence[SweepRow], Fill, LeftOut]] = {
+        "tokens-per-second": _by_size([row for row in batches if row.tokens_per_second], _tokens_per_second),
+        "accept-length": _by_size(lengths, _accept_length),
+        "pareto": _by_size(speeds, _pareto),
+        "nbytes": ([row for row in usable if row.nbytes_by_provider], fill_nbytes, {}),
+        "conditional-acceptance": (fastest_rows(shares), _conditional_acceptance, counts_left_out(shares)),
+        "calibration": (calibrated, fill_calibration, calibration_left_out(calibrated)),
     }
     return {
-        name: draw(name, TITLES[name], _filled(fill, chosen))
-        for name, (chosen, fill) in parts.items()
+        name: SweepFigure(
+            svg=draw(name, TITLES[name], _filled(fill, chosen), _note(left_out)), left_out=left_out
+        )
+        for name, (chosen, fill, left_out) in parts.items()
         if chosen
     }
+
+
+def shown_of(drawn: Mapping[str, SweepFigure]) -> str:
+    """What the figures together show: ``10 of 29 batch sizes``; empty where it is everything."""
+    return shown_text(merged(figure.left_out for figure in drawn.values()))
+
+
+def _note(left_out: LeftOut) -> str:
+    return f"Shows {shown_text(left_out)}" if left_out else ""
+
+
+def _by_size(rows: Sequence[SweepRow], fill: Fill) -> tuple[Sequence[SweepRow], Fill, LeftOut]:
+    return fastest_rows(rows), fill, sizes_left_out(rows)
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
@@ -71,9 +107,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     return front
 
 
-def _filled(
-    fill: Callable[[Any, Sequence[SweepRow]], None], rows: Sequence[SweepRow]
-) -> Callable[[Any], None]:
+def _filled(fill: Fill, rows: Sequence[SweepRow]) -> Callable[[Any], None]:
     return lambda axes: fill(axes, rows)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from dspark_factory.errors import DsparkError
 from dspark_factory.reporting.console import readable_nbytes
-from dspark_factory.results import read_record
 from dspark_factory.sweeps.recommend import (
     NOISE_LIMIT,
     TIE,
@@ -97,7 +96,7 @@ def summarize(folder: Path | str, *, noise_limit: float = NOISE_LIMIT, tie: floa
         recommendation=recommendation,
         refusal=refusal,
         left_out=tuple(left_out) if recommendation is None else recommendation.left_out,
-        environment=_environment(root, list(dict.fromkeys(row.job for row in rows))),
+        environment=_environment(rows),
     )
 
 
@@ -156,10 +155,10 @@ def first_line(text: str) -> str:
     return printable(text.splitlines()[0]) if text.strip() else ""
 
 
-def _environment(root: Path, jobs: Sequence[str]) -> dict[str, dict[str, int]]:
+def _environment(rows: Sequence[SweepRow]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
-    for job in jobs:
-        values: dict[str, Any] = dict(read_record(root / job).environment)
+    for environment in {row.job: row.environment for row in rows}.values():
+        values: dict[str, Any] = dict(environment)
         versions = values.pop("versions", None)
         for name, value in (values | (versions if isinstance(versions, dict) else {})).items():
             counts = found.setdefault(str(name), {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -25,6 +26,8 @@ STANDALONE_STYLE = (
 )
 """For a figure in a file of its own, which has no page to take a colour from."""
 
+_NOTE_WIDTH, _NOTE_HEIGHT = 72, 0.16
+"""Characters of a line of small text, and its height in inches."""
 _OPTIONS = {
     "svg.fonttype": "none",  # text stays text: it can be searched, and needs no outlines
     "font.family": ["DejaVu Sans"],  # comes with matplotlib, so that sizes are known; it is wide, others fit
@@ -40,13 +43,14 @@ _OPTIONS = {
 _METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
-def draw(name: str, title: str, fill: Callable[[Any], None]) -> str:
+def draw(name: str, title: str, fill: Callable[[Any], None], note: str = "") -> str:
     """One figure as an ``<svg>`` element; the same data gives the same text.
 
     Args:
         name: of the figure; keeps its identifiers apart from those of others on the page.
         title: what it shows, for those who do not see it.
         fill: draws on the axes that it gets.
+        note: sentence above the axes.
 
     Raises:
         MissingPackage: matplotlib is not installed.
@@ -59,15 +63,20 @@ def draw(name: str, title: str, fill: Callable[[Any], None]) -> str:
         raise MissingPackage("figures need matplotlib: pip install 'dspark-factory[plots]'") from error
     options: dict[Any, Any] = {**_OPTIONS, "svg.hashsalt": name}
     with matplotlib.rc_context(options):
-        figure = Figure(figsize=(4.2, 3.5), layout="constrained", facecolor="none")
+        lines = textwrap.wrap(note, _NOTE_WIDTH)
+        figure = Figure(
+            figsize=(4.2, 3.5 + _NOTE_HEIGHT * len(lines)), layout="constrained", facecolor="none"
+        )
         axes = figure.add_subplot(facecolor="none")
         fill(axes)
+        if lines:
+            figure.suptitle("\n".join(lines), x=0.02, horizontalalignment="left", fontsize=8)
         handles, labels = axes.get_legend_handles_labels()
         if handles:
             figure.legend(handles, labels, loc="outside lower center", ncols=_legend_columns(labels))
         stream = io.StringIO()
         FigureCanvasSVG(figure).print_svg(stream, metadata=_METADATA)
-    return _for_a_page(stream.getvalue(), title)
+    return _for_a_page(stream.getvalue(), f"{title}. {note}" if note else title)
 
 
 def standalone(svg: str) -> str:
@@ -98,8 +107,8 @@ def scale_axis(axis: Any, values: list[float]) -> None:
 
 
 def _legend_columns(labels: list[str]) -> int:
-    """As many as fit a line of about 60 characters, four of them for the mark."""
-    return max(1, min(len(labels), 60 // (max(map(len, labels)) + 5)))
+    """As many as fit a line of about 62 characters, four of them for the mark."""
+    return max(1, min(len(labels), 62 // (max(map(len, labels)) + 5)))
 
 
 def _for_a_page(text: str, title: str) -> str:

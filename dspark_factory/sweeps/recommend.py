@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median
@@ -95,10 +96,10 @@ def candidates_of(rows: Sequence[SweepRow]) -> tuple[list[Candidate], list[str]]
             left_out.append(f"job {row.job}: {row.without_effect[0]}")
         elif row.requests is not None and row.tokens_per_second is not None:
             usable.append(row)
-    found = []
+    found, baselines = [], _usual_baselines(usable)
     for row in usable:
         assert row.requests is not None
-        speed = _against_its_baseline(row, usable)
+        speed = _against_its_baseline(row, baselines)
         source = f"job {row.job}"
         found.append(
             Candidate(
@@ -111,16 +112,20 @@ def candidates_of(rows: Sequence[SweepRow]) -> tuple[list[Candidate], list[str]]
     return found, list(dict.fromkeys(left_out))
 
 
-def _against_its_baseline(row: SweepRow, rows: Sequence[SweepRow]) -> Spread:
+def _usual_baselines(rows: Sequence[SweepRow]) -> dict[int | None, float]:
+    """Batch size → median of what its jobs decode without speculation."""
+    found: defaultdict[int | None, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.baseline_tokens_per_second is not None:
+            found[row.requests].append(row.baseline_tokens_per_second.median)
+    return {requests: median(speeds) for requests, speeds in found.items()}
+
+
+def _against_its_baseline(row: SweepRow, baselines: Mapping[int | None, float]) -> Spread:
     assert row.tokens_per_second is not None
-    baselines = [
-        item.baseline_tokens_per_second.median
-        for item in rows
-        if item.requests == row.requests and item.baseline_tokens_per_second is not None
-    ]
-    if not baselines:
+    if row.requests not in baselines:
         return row.tokens_per_second
-    usual = median(baselines)
+    usual = baselines[row.requests]
     if row.num_draft_tokens is None:
         return Spread((usual,))  # the baseline itself
     own = row.baseline_tokens_per_second

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dspark_factory.results import RECORD_NAME, Record, Status, read_record
 from dspark_factory.results.record import RecordError
+from dspark_factory.sweeps.calibration import Calibration, calibration_of
 from dspark_factory.sweeps.effects import without_effect
 from dspark_factory.sweeps.manifest import listed_jobs
 from dspark_factory.sweeps.spread import Spread
@@ -38,6 +39,8 @@ class SweepRow:
         nbytes: planned bytes.
         nbytes_by_provider: the same by provider.
         graph_nbytes: device memory that graphs hold.
+        calibration: of the job's drafter by draft position; empty where it was not measured.
+        environment: versions, platform and device of the job, as its record has them.
     """
 
     job: str
@@ -60,6 +63,8 @@ class SweepRow:
     nbytes: int | None = None
     nbytes_by_provider: dict[str, int] | None = None
     graph_nbytes: int | None = None
+    calibration: tuple[Calibration, ...] = ()
+    environment: dict[str, Any] = field(default_factory=dict)
 
     @property
     def usable(self) -> bool:
@@ -133,6 +138,8 @@ def rows_of(record: Record, job: str) -> list[SweepRow]:
         "nbytes": record.nbytes,
         "nbytes_by_provider": providers or None,
         "graph_nbytes": record.effective.get("graph_nbytes"),
+        "calibration": calibration_of(record.measurements.get("calibration")),
+        "environment": record.environment,
     }
     _require_numbers(common, "num_draft_tokens", "startup_seconds", "nbytes", "graph_nbytes")
     batches = record.measurements.get("batches")

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.reporting.sweep_records import write_sweep, write_troubled_sweep
+from dspark_factory.results import write_record
+from tests.reporting.sweep_records import (
+    batch,
+    calibration,
+    job_record,
+    write_sweep,
+    write_troubled_sweep,
+)
 
 FIGURES = {"tokens-per-second", "accept-length", "pareto", "nbytes", "conditional-acceptance"}
 
@@ -40,6 +48,7 @@ def test_a_good_sweep_gets_tables_files_and_status_0(tmp_path: Path) -> None:
     figures = {f"report-{name}.svg" for name in FIGURES}
     assert written == {"report.csv", "report.html", "report.parquet"} | figures
     assert "Recommendation" in finished.stdout
+    assert "figures show" not in finished.stdout  # they show everything
     before = (tmp_path / "report.html").read_text()
     assert report(tmp_path).returncode == 0
     assert (tmp_path / "report.html").read_text() == before
@@ -58,6 +67,60 @@ def test_a_troubled_sweep_is_reported_whole_with_status_1(tmp_path: Path) -> Non
             assert words in text
     for text in (finished.stdout, page):
         assert "job 7 (unreadable)" in text
+
+
+def test_what_figures_leave_out_is_told(tmp_path: Path) -> None:
+    for job, speed in (("0", 1.0), ("1", 1.1), ("2", 1.2)):
+        batches = [batch(size, 5, speed=speed) for size in range(1, 15)]
+        calibrated = calibration(3 if job == "2" else 2) if job != "0" else None
+        write_record(job_record(5, batches, calibrated=calibrated), tmp_path / job)
+    shown = "10 of 14 batch sizes, the fastest job of each count, one of 2 calibrations (job 2)"
+    line = f"figures show {shown}; the table has every job and batch size"
+    assert line in report(tmp_path).stdout.splitlines()
+    assert f"They show {shown}; the table below has" in (tmp_path / "report.html").read_text()
+    for name, words in {
+        "tokens-per-second": "Shows 10 of 14 batch sizes, the fastest job of each count",
+        "conditional-acceptance": "Shows the fastest job of each count",
+        "calibration": "Shows one of 2 calibrations (job 2)",
+    }.items():
+        assert f">{words}<" in (tmp_path / f"report-{name}.svg").read_text()
+    assert "Shows" not in (tmp_path / "report-nbytes.svg").read_text()
+    assert "figures show" not in report(tmp_path, "--no-files").stdout
+
+
+def test_figures_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
+    sweep, out = tmp_path / "sweep", tmp_path / "out"
+    write_record(job_record(5, [batch(8, 5)], calibrated=calibration(4)), sweep / "0")
+    report(sweep, "--out", out)
+    foreign = ("report-mine.svg", "report-pareto.svg.bak", "pareto.svg")
+    for name in foreign:
+        (out / name).write_text("mine")
+    write_record(job_record(5, ()), sweep / "0")
+    finished = report(sweep, "--out", out)
+    assert {path.name for path in out.iterdir()} == {
+        "report.csv", "report.html", "report-nbytes.svg", *foreign,
+    }  # fmt: skip
+    (line,) = [line for line in finished.stdout.splitlines() if line.startswith("removed")]
+    assert line == (
+        f"removed figures of an earlier report from {out}: report-tokens-per-second.svg, report-accept-length.svg, "
+        "report-pareto.svg, report-conditional-acceptance.svg, report-calibration.svg"
+    )
+    assert "removed" not in report(sweep, "--out", out).stdout
+
+
+def test_a_thousand_records_take_less_than_three_seconds(tmp_path: Path) -> None:
+    for number in range(1000):
+        count = (None, *range(2, 17))[number % 16]
+        batches = [batch(size, count) for size in (1, 8, 32)]
+        for item in batches:
+            item["baseline_tokens_per_second"] = item["tokens_per_second"]
+        write_record(job_record(count, batches), tmp_path / str(number))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    finished = report(tmp_path)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    # Of the processor, because other tests run beside this one.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
 
 
 def test_nothing_is_written_on_request(tmp_path: Path) -> None:

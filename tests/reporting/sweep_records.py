@@ -38,6 +38,35 @@ def batch(requests: int, count: int | None, *, speed: float = 1.0, noise: float 
     }
 
 
+def calibration(positions: int) -> dict[str, Any]:
+    """What a job measured of an overconfident drafter, which temperature scaling brings near the identity."""
+
+    def bins(excess: float, position: int) -> list[dict[str, Any]]:
+        shares = [(index + 0.5) / 10 for index in range(10)]
+        observed = [share - excess * share * (1 - share) / position for share in shares]
+        filled = [
+            {"predicted": share, "observed": seen, "count": 100 + 10 * index}
+            for index, (share, seen) in enumerate(zip(shares, observed, strict=True))
+        ]
+        return [*filled, {"predicted": None, "observed": None, "count": 0}]
+
+    return {
+        "positions": [
+            {
+                "position": position,
+                "ece_before": 0.08 / position,
+                "ece_after": 0.01 / position,
+                "auc": 0.8,
+                "brier_before": 0.2,
+                "brier_after": 0.17,
+                "bins": bins(0.6, position),
+                "bins_after": bins(0.06, position),
+            }
+            for position in range(1, positions + 1)
+        ]
+    }
+
+
 def job_record(
     count: int | None,
     batches: Sequence[dict[str, Any]],
@@ -47,6 +76,7 @@ def job_record(
     wanted: int | None = None,
     overrides: Sequence[str] = (),
     providers: Sequence[str] = PROVIDERS,
+    calibrated: dict[str, Any] | None = None,
 ) -> Record:
     """The record of a job that decoded with ``count``; ``wanted`` is what it was asked for, if not that."""
     asked = count if wanted is None else wanted
@@ -89,7 +119,8 @@ def job_record(
         lossless=None,
         accept_length=None,
         tokens_per_second=None,
-        measurements={"batches": list(batches)} if batches else {},
+        measurements=({"batches": list(batches)} if batches else {})
+        | ({"calibration": calibrated} if calibrated else {}),
     )
 
 
@@ -104,7 +135,9 @@ def write_sweep(
 
 def write_troubled_sweep(folder: Path) -> None:
     """Four good jobs, and one each that failed, still runs, had no effect, is unreadable, or is hostile."""
-    write_sweep(folder, [None, 3, 5, 7], [1, 8, 32])
+    write_sweep(folder, [None, 3, 5], [1, 8, 32])
+    last = [batch(size, 7) for size in (1, 8, 32)]
+    write_record(job_record(7, last, calibrated=calibration(6)), folder / "3")
     failed = job_record(
         None, (), status=Status.FAILED, failure="CUDA is out of memory\nat CAPTURE of verify/32", wanted=9
     )

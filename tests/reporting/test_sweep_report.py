@@ -7,6 +7,7 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -20,7 +21,7 @@ from dspark_factory.reporting.sweep_plots import TITLES, figures, pareto_front
 from dspark_factory.reporting.sweep_summary import SweepSummary, summarize
 from dspark_factory.reporting.sweep_svg import COLOURS, standalone
 from dspark_factory.reporting.sweep_table import print_sweep
-from dspark_factory.results import RECORD_NAME, write_record
+from dspark_factory.results import RECORD_NAME, Status, write_record
 from dspark_factory.sweeps.recommend import Candidate
 from dspark_factory.sweeps.rows import read_rows
 from dspark_factory.sweeps.spread import Spread
@@ -28,6 +29,7 @@ from tests.reporting.sweep_records import (
     HOSTILE,
     PROVIDERS,
     batch,
+    calibration,
     job_record,
     write_sweep,
     write_troubled_sweep,
@@ -156,13 +158,14 @@ def test_figures_are_the_same_each_time_and_follow_the_page(troubled: SweepSumma
     drawn = figures(troubled.rows)
     assert list(drawn) == list(TITLES)
     assert figures(troubled.rows) == drawn
-    for svg in drawn.values():
+    texts = [figure.svg for figure in drawn.values()]
+    for svg in texts:
         for text in (svg, standalone(svg)):
             ElementTree.fromstring(text)
         assert svg.startswith('<svg fill="currentColor"')
         assert "#000000" not in svg
         assert "#ffffff" not in svg
-    identifiers = [name for svg in drawn.values() for name in set(re.findall(r' id="([^"]+)"', svg))]
+    identifiers = [name for svg in texts for name in set(re.findall(r' id="([^"]+)"', svg))]
     assert len(identifiers) == len(set(identifiers))
 
 
@@ -170,7 +173,7 @@ def test_names_in_figures_are_text(tmp_path: Path) -> None:
     names = (HOSTILE, "$x_$", "_hidden", "a--><b>", "\x00\ud800")
     record = job_record(5, [batch(8, 5)], providers=names)
     (tmp_path / RECORD_NAME).write_text(json.dumps(record.to_plain()))  # escapes the half of a surrogate pair
-    root = ElementTree.fromstring(figures(summarize(tmp_path).rows)["nbytes"])
+    root = ElementTree.fromstring(figures(summarize(tmp_path).rows)["nbytes"].svg)
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {HOSTILE, "$x_$", " _hidden", "a--><b>"} <= texts
     assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
@@ -181,8 +184,85 @@ def test_too_many_providers_and_sizes_are_gathered(tmp_path: Path) -> None:
     batches = [batch(size, 5) for size in range(1, 30)]
     write_record(job_record(5, batches, providers=names), tmp_path)
     drawn = figures(summarize(tmp_path).rows)
-    assert ">others<" in drawn["nbytes"]
-    assert len(re.findall(r">\d+ requests?<", drawn["tokens-per-second"])) == len(COLOURS)
+    assert ">others<" in drawn["nbytes"].svg
+    assert len(re.findall(r">\d+ requests?<", drawn["tokens-per-second"].svg)) == len(COLOURS)
+
+
+def labels_of(svg: str) -> list[str]:
+    texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return [text.text or "" for text in texts if (text.text or "").startswith("draft ")]
+
+
+@pytest.mark.parametrize(
+    ("positions", "drawn"), [(1, (1,)), (2, (1, 2)), (3, (1, 2, 3)), (6, (1, 3, 6)), (7, (1, 4, 7))]
+)
+def test_calibration_shows_first_middle_and_last_position(
+    tmp_path: Path, positions: int, drawn: tuple[int, ...]
+) -> None:
+    write_record(job_record(9, [batch(8, 9)], calibrated=calibration(positions)), tmp_path)
+    figure = figures(summarize(tmp_path).rows)["calibration"]
+    wanted = [f"draft {at} before, ECE {0.08 / at:.3f}" for at in drawn]
+    wanted += [f"draft {at} after, ECE {0.01 / at:.3f}" for at in drawn]
+    assert labels_of(figure.svg) == wanted
+    assert not figure.left_out
+
+
+def test_calibration_of_a_job_without_batches_and_without_scaling(tmp_path: Path) -> None:
+    measured = calibration(3)
+    for item in measured["positions"]:
+        del item["bins_after"], item["ece_after"]
+        item["ece_before"] = None
+    measured["positions"][2]["bins"] = []
+    write_record(job_record(9, (), calibrated=measured), tmp_path)
+    drawn = figures(summarize(tmp_path).rows)
+    assert list(drawn) == ["nbytes", "calibration"]
+    assert labels_of(drawn["calibration"].svg) == ["draft 1 before", "draft 2 before"]
+
+
+def test_without_a_calibration_nothing_is_drawn(tmp_path: Path) -> None:
+    write_sweep(tmp_path, [None, 3], [8])
+    empty: dict[str, Any] = {"positions": [{"position": 1, "bins": []}]}
+    write_record(job_record(5, [batch(8, 5)], calibrated=empty), tmp_path / "2")
+    write_record(
+        job_record(7, [batch(8, 7)], calibrated=calibration(2), status=Status.FAILED), tmp_path / "3"
+    )
+    assert "calibration" not in figures(summarize(tmp_path).rows)
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "reason"),
+    [
+        ([1], "list indices must be integers"),
+        ({"positions": [{"position": "1"}]}, "calibration position is '1', no whole number"),
+        ({"positions": [{"position": 1, "ece_before": "0"}]}, "calibration ece_before is '0', no number"),
+        (
+            {"positions": [{"position": 1, "bins": [{"predicted": 1.5, "observed": 1, "count": 1}]}]},
+            "calibration predicted is 1.5, no share from 0 to 1",
+        ),
+        ({"positions": [{"position": 1, "bins": [{"predicted": 1}]}]}, "'observed'"),
+    ],
+)
+def test_a_malformed_calibration_is_a_reason(tmp_path: Path, calibrated: Any, reason: str) -> None:
+    write_record(job_record(5, [batch(8, 5)], calibrated=calibrated), tmp_path)
+    rows, (unreadable,) = read_rows(tmp_path)
+    assert not rows
+    assert "holds values of the wrong type" in unreadable.reason
+    assert reason in unreadable.reason
+
+
+def test_every_record_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_sweep(tmp_path, [None, 3, 5], [1, 8])
+    read: list[Path] = []
+    original = Path.read_text
+
+    def read_text(path: Path, *args: Any, **options: Any) -> str:
+        read.append(path)
+        return original(path, *args, **options)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    summary = summarize(tmp_path)
+    assert [path.parent.name for path in read if path.name == RECORD_NAME] == ["0", "1", "2"]
+    assert summary.environment["torch"] == {"2.13.0": 3}
 
 
 @pytest.mark.parametrize("page", [0.0, 0.0089])  # luminance from white and from the dark page
